@@ -4,7 +4,7 @@
 //! another colour.
 
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, from_zero, round_log};
+use nilometer_report::plot::scale::{ScaleKind, from_zero, round_log};
 use nilometer_report::plot::{Area, Mark, Panel};
 
 use super::fib_times::{EngineTimes, FibTimes};
@@ -41,8 +41,9 @@ pub fn plot(times: &FibTimes) -> String {
     let fastest = from_zero(all.iter().flat_map(|(it, _)| panels.map(|(_, rate)| rate(it))));
     let bytes = round_log(all.iter().map(|(engine, _)| engine.bytes_per_prefix));
     for (number, (title, rate)) in panels.into_iter().enumerate() {
-        let x = Axis::new(Kind::Log, bytes, Unit::Times, "bytes per prefix");
-        let mut panel = Panel::new(AREA, x, Axis::new(Kind::Linear, fastest, Unit::Times, title));
+        let x = Axis::new(ScaleKind::Log, bytes, Unit::Times, "bytes per prefix");
+        let mut panel =
+            Panel::new(AREA, x, Axis::new(ScaleKind::Linear, fastest, Unit::Times, title));
         for (engine, class) in &all {
             let name = format!("{} {:.0}", engine.engine, rate(engine));
             panel.dot([engine.bytes_per_prefix, rate(engine)], Mark { class, name: &name }, &name);

@@ -9,7 +9,7 @@
 //! Each chunk is *free*, *held* by the program, or *lent* to a port, whose device may write to it
 //! at any time. The memory keeps the book: a frame can be looked at only while its chunk is held,
 //! a chunk given back twice is caught at once, and at any moment free + held + lent is the number
-//! of chunks ([`Memory::census`]). What a port had lent comes back when it is closed.
+//! of chunks ([`PacketMemory::census`]). What a port had lent comes back when it is closed.
 //!
 //! # How much a port may use
 //!
@@ -46,7 +46,7 @@ pub struct MemoryConfig {
     pub chunk_bytes: u32,
     /// How many chunks, 64 to 1,048,576.
     pub chunks: u32,
-    /// How many chunks nobody but [`Memory::take`] may use.
+    /// How many chunks nobody but [`PacketMemory::take`] may use.
     pub reserve: u32,
 }
 
@@ -117,7 +117,7 @@ const HELD: u8 = 1;
 const LENT: u8 = 2;
 
 /// The packet memory of one router, for one thread at a time.
-pub struct Memory {
+pub struct PacketMemory {
     mapping: Mapping,
     identity: u64,
     chunk_bytes: u32,
@@ -136,9 +136,9 @@ pub struct Memory {
     lent: u32,
 }
 
-impl Memory {
+impl PacketMemory {
     /// Maps the memory and touches all of it, so that no page is missing later.
-    pub fn new(config: MemoryConfig) -> Result<Memory> {
+    pub fn new(config: MemoryConfig) -> Result<PacketMemory> {
         let MemoryConfig { chunk_bytes, chunks, reserve } = config;
         ensure!(
             matches!(chunk_bytes, 2048 | 4096),
@@ -150,7 +150,7 @@ impl Memory {
         let mapping = Mapping::new(bytes)
             .with_context(|| format!("cannot map {bytes} bytes of packet memory"))?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Ok(Memory {
+        Ok(PacketMemory {
             mapping,
             identity: NEXT.fetch_add(1, Ordering::Relaxed),
             chunk_bytes,
@@ -197,7 +197,7 @@ impl Memory {
     ///
     /// # Panics
     ///
-    /// As [`Memory::frame`].
+    /// As [`PacketMemory::frame`].
     pub fn frame_mut(&mut self, packet: &Packet) -> &mut [u8] {
         let start = self.locate(packet, 0);
         // SAFETY: as in `frame`; the exclusive borrow of the memory is one of every chunk.
@@ -370,12 +370,13 @@ mod tests {
     use super::*;
     use nilometer_stat::Rng;
 
-    fn memory(chunks: u32, reserve: u32) -> Memory {
-        Memory::new(MemoryConfig { chunk_bytes: 2048, chunks, reserve }).expect("a small memory")
+    fn memory(chunks: u32, reserve: u32) -> PacketMemory {
+        PacketMemory::new(MemoryConfig { chunk_bytes: 2048, chunks, reserve })
+            .expect("a small memory")
     }
 
     /// What each account uses and reserved, kept by scanning.
-    fn common_free_by_scanning(memory: &Memory) -> u32 {
+    fn common_free_by_scanning(memory: &PacketMemory) -> u32 {
         let mut used = vec![0; memory.ledgers.len()];
         for (chunk, &owner) in memory.owner.iter().enumerate() {
             if owner != FREE {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
-use super::memory::{Memory, Packet};
+use super::memory::{Packet, PacketMemory};
 use super::netlink::MacAddress;
 use super::port_io::{PortError, PortIo, PortStatistics};
 
@@ -66,7 +66,7 @@ impl MemoryPort {
     /// # Errors
     ///
     /// When the ring's size is out of its range, or when the process has no descriptors left.
-    pub fn pair(memory: &Memory, name: &str, ring_entries: usize) -> Result<[MemoryPort; 2]> {
+    pub fn pair(memory: &PacketMemory, name: &str, ring_entries: usize) -> Result<[MemoryPort; 2]> {
         ensure!(
             (1..=65_536).contains(&ring_entries),
             "a wire with room for {ring_entries} packets: choose 1 to 65536"
@@ -92,7 +92,7 @@ impl MemoryPort {
         self.is_up.store(up, Ordering::Release);
     }
 
-    fn check(&self, memory: &Memory) -> Result<(), PortError> {
+    fn check(&self, memory: &PacketMemory) -> Result<(), PortError> {
         assert_eq!(memory.identity(), self.memory, "{} belongs to another memory", self.name);
         match self.is_up.load(Ordering::Acquire) {
             true => Ok(()),
@@ -104,7 +104,7 @@ impl MemoryPort {
 impl PortIo for MemoryPort {
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
@@ -128,7 +128,7 @@ impl PortIo for MemoryPort {
 
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
         self.check(memory)?;
@@ -143,7 +143,7 @@ impl PortIo for MemoryPort {
         Ok(count)
     }
 
-    fn flush(&mut self, memory: &mut Memory) -> Result<(), PortError> {
+    fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError> {
         self.check(memory)?;
         if self.outgoing.reader_sleeps.load(Ordering::Acquire) && !self.outgoing.lock().is_empty() {
             signal(&self.outgoing.wakes_reader);
@@ -151,7 +151,7 @@ impl PortIo for MemoryPort {
         Ok(())
     }
 
-    fn room(&mut self, _memory: &mut Memory) -> usize {
+    fn room(&mut self, _memory: &mut PacketMemory) -> usize {
         self.outgoing.ring_entries - self.outgoing.lock().len()
     }
 
@@ -192,7 +192,7 @@ impl PortIo for MemoryPort {
     }
 
     /// Takes the wire down, and gives back what was still to be received at this end.
-    fn close(self, memory: &mut Memory) {
+    fn close(self, memory: &mut PacketMemory) {
         self.set_link(false);
         for packet in self.incoming.lock().drain(..) {
             memory.give(packet);

@@ -164,7 +164,7 @@ fn ioctl(interface: &str, command: &mut [u32]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Memory, MemoryConfig};
+    use crate::memory::{MemoryConfig, PacketMemory};
     use crate::namespace::Namespace;
     use crate::netlink::Netlink;
     use crate::port::PortIo;
@@ -201,7 +201,7 @@ mod tests {
 
     /// What the driver hands to a queue without a socket would never be seen.
     fn opens_all_queues_or_none() -> Result<()> {
-        let mut memory = Memory::new(MemoryConfig::default())?;
+        let mut memory = PacketMemory::new(MemoryConfig::default())?;
         let mut open = |queues: &[u32]| {
             let config = XdpConfig { queues: queues.to_vec(), ..XdpConfig::default() };
             XdpPort::open(&mut memory, "q", &config).map(|port| port.close(&mut memory))

@@ -1,20 +1,20 @@
 //! The ports' packet memory, as the pipeline asks for it.
 
-use nilometer_router::memory::{Memory as Asked, Place};
+use nilometer_router::memory::{Memory, Place};
 use nilometer_wire::prefetch::prefetch;
 
-use crate::memory::Memory;
+use crate::memory::PacketMemory;
 
-impl Asked for Memory {
+impl Memory for PacketMemory {
     fn take(&mut self, bytes: u16) -> Option<Place> {
         if bytes > self.frame_bytes_max() {
             return None;
         }
-        Memory::take(self).map(|buffer| buffer.packet(bytes))
+        PacketMemory::take(self).map(|buffer| buffer.packet(bytes))
     }
 
     fn give(&mut self, place: Place) {
-        Memory::give(self, place);
+        PacketMemory::give(self, place);
     }
 
     #[inline(always)]
@@ -24,11 +24,11 @@ impl Asked for Memory {
 
     #[inline]
     fn frame(&self, place: Place) -> &[u8] {
-        Memory::frame(self, &place)
+        PacketMemory::frame(self, &place)
     }
 
     #[inline]
     fn frame_mut(&mut self, place: Place) -> &mut [u8] {
-        Memory::frame_mut(self, &place)
+        PacketMemory::frame_mut(self, &place)
     }
 }

@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use anyhow::{Context, Result, ensure};
 
 use super::interface::Interface;
-use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
+use super::memory::{HEAD_ROOM_BYTES, MemoryUser, Packet, PacketMemory};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::{bind, set_option};
@@ -84,7 +84,11 @@ impl PacketPort {
     ///
     /// When the interface is not there or may not be taken, or when the memory has too few chunks
     /// or too small ones for its MTU.
-    pub fn open(memory: &mut Memory, name: &str, config: &PacketPortConfig) -> Result<PacketPort> {
+    pub fn open(
+        memory: &mut PacketMemory,
+        name: &str,
+        config: &PacketPortConfig,
+    ) -> Result<PacketPort> {
         let step = || format!("cannot open an AF_PACKET port on {name}");
         let interface = Interface::open(name, config.allow_foreign).with_context(step)?;
         ensure!(
@@ -121,7 +125,7 @@ impl PacketPort {
     /// Receives into the chunks that are laid out, at most `max`; how many messages there were.
     fn receive_batch(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> io::Result<usize> {
@@ -181,7 +185,7 @@ impl PacketPort {
     /// Looks at what the kernel says of a frame; none if it is refused.
     fn accept(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         mut packet: Packet,
         truncated: bool,
         tag: Option<[u8; 4]>,
@@ -210,7 +214,7 @@ impl PacketPort {
     /// Sends from the front of the queue, at most a batch; how many the kernel took.
     fn send_batch(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> io::Result<usize> {
         // SAFETY: pointers and integers, for which zero is a valid value.
@@ -261,7 +265,7 @@ impl PacketPort {
 impl PortIo for PacketPort {
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
@@ -285,7 +289,7 @@ impl PortIo for PacketPort {
 
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
         self.check_gone()?;
@@ -318,11 +322,11 @@ impl PortIo for PacketPort {
         Ok(at_first - packets.len())
     }
 
-    fn flush(&mut self, _memory: &mut Memory) -> Result<(), PortError> {
+    fn flush(&mut self, _memory: &mut PacketMemory) -> Result<(), PortError> {
         self.check_gone()
     }
 
-    fn room(&mut self, _memory: &mut Memory) -> usize {
+    fn room(&mut self, _memory: &mut PacketMemory) -> usize {
         BATCH
     }
 
@@ -342,7 +346,7 @@ impl PortIo for PacketPort {
 
     of_interface!();
 
-    fn close(self, memory: &mut Memory) {
+    fn close(self, memory: &mut PacketMemory) {
         drop(self.socket);
         memory.close_account(self.account);
     }

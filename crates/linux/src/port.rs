@@ -1,13 +1,13 @@
 //! A port: an interface of any kind, by which a router receives and sends frames.
 //!
-//! The kinds of port are the variants of [`Port`], so that a loop over unlike ports needs no
+//! The kinds of port are the variants of [`AnyPort`], so that a loop over unlike ports needs no
 //! virtual calls and a loop over like ones can name their type. What all of them can be asked is
 //! [`PortIo`].
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use super::memory::{Memory, Packet};
+use super::memory::{Packet, PacketMemory};
 use super::memory_port::MemoryPort;
 use super::netlink::MacAddress;
 use super::packet_port::PacketPort;
@@ -16,7 +16,7 @@ use super::tap::TapPort;
 use super::xdp::XdpPort;
 
 /// A port of any kind.
-pub enum Port {
+pub enum AnyPort {
     /// AF_XDP.
     Xdp(XdpPort),
     /// AF_PACKET.
@@ -27,13 +27,13 @@ pub enum Port {
     Memory(MemoryPort),
 }
 
-impl Port {
+impl AnyPort {
     /// The number of the interface that frames leave by, if it is one of the kernel's.
     pub fn interface_index(&self) -> Option<u32> {
         match self {
-            Port::Xdp(port) => Some(port.interface_index()),
-            Port::Packet(port) => Some(port.interface_index()),
-            Port::Tap(_) | Port::Memory(_) => None,
+            AnyPort::Xdp(port) => Some(port.interface_index()),
+            AnyPort::Packet(port) => Some(port.interface_index()),
+            AnyPort::Tap(_) | AnyPort::Memory(_) => None,
         }
     }
 }
@@ -42,18 +42,18 @@ impl Port {
 macro_rules! whichever {
     ($port:expr, $inner:ident => $call:expr) => {
         match $port {
-            Port::Xdp($inner) => $call,
-            Port::Packet($inner) => $call,
-            Port::Tap($inner) => $call,
-            Port::Memory($inner) => $call,
+            AnyPort::Xdp($inner) => $call,
+            AnyPort::Packet($inner) => $call,
+            AnyPort::Tap($inner) => $call,
+            AnyPort::Memory($inner) => $call,
         }
     };
 }
 
-impl PortIo for Port {
+impl PortIo for AnyPort {
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
@@ -62,17 +62,17 @@ impl PortIo for Port {
 
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
         whichever!(self, port => port.transmit(memory, packets))
     }
 
-    fn flush(&mut self, memory: &mut Memory) -> Result<(), PortError> {
+    fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError> {
         whichever!(self, port => port.flush(memory))
     }
 
-    fn room(&mut self, memory: &mut Memory) -> usize {
+    fn room(&mut self, memory: &mut PacketMemory) -> usize {
         whichever!(self, port => port.room(memory))
     }
 
@@ -104,7 +104,7 @@ impl PortIo for Port {
         whichever!(self, port => port.link_is_up())
     }
 
-    fn close(self, memory: &mut Memory) {
+    fn close(self, memory: &mut PacketMemory) {
         whichever!(self, port => port.close(memory))
     }
 }

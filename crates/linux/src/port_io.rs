@@ -23,7 +23,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::memory::{Memory, Packet};
+use super::memory::{Packet, PacketMemory};
 use super::netlink::MacAddress;
 
 /// What a port does with a transport checksum that the sender's kernel left to its card.
@@ -122,7 +122,7 @@ pub trait PortIo {
     /// `Down` where the kind of port notices it, `Gone` when the interface was removed.
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError>;
@@ -135,7 +135,7 @@ pub trait PortIo {
     /// As [`PortIo::receive`]; packets that were not taken are still in the queue.
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError>;
 
@@ -145,11 +145,11 @@ pub trait PortIo {
     /// # Errors
     ///
     /// As [`PortIo::receive`]; what was taken stays taken and is sent by a later flush.
-    fn flush(&mut self, memory: &mut Memory) -> Result<(), PortError>;
+    fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError>;
 
     /// How many packets [`PortIo::transmit`] would take now, after taking back what was sent; a
     /// port that cannot know says how many it would try.
-    fn room(&mut self, memory: &mut Memory) -> usize;
+    fn room(&mut self, memory: &mut PacketMemory) -> usize;
 
     /// How many packets of the memory the device has taken and not given back yet: they are being sent. A
     /// port that copies what it sends has none.
@@ -185,7 +185,7 @@ pub trait PortIo {
 
     /// Closes the port and takes back every chunk that it was lent. (A port that is only dropped
     /// closes as well, and its chunks stay lent until the memory itself goes.)
-    fn close(self, memory: &mut Memory);
+    fn close(self, memory: &mut PacketMemory);
 }
 
 /// What a [`PortIo`] with an `interface` says of it.

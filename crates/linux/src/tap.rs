@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use anyhow::{Context, Result, ensure};
 
 use super::interface::{self, Interface};
-use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
+use super::memory::{HEAD_ROOM_BYTES, MemoryUser, Packet, PacketMemory};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::virtio_header::{self, HEADER_BYTES};
@@ -65,7 +65,7 @@ impl TapPort {
     ///
     /// When the name is taken, when the kernel has no TAP, or when the memory has too few chunks
     /// or too small ones.
-    pub fn create(memory: &mut Memory, config: &TapConfig) -> Result<TapPort> {
+    pub fn create(memory: &mut PacketMemory, config: &TapConfig) -> Result<TapPort> {
         let TapConfig { name, mac, mtu_bytes, checksum, reserve } = config;
         let step = || format!("cannot create the TAP interface {name}");
         ensure!(
@@ -117,7 +117,7 @@ impl TapPort {
     }
 
     /// Reads one frame; none when there is none, or no chunk for it.
-    fn read(&mut self, memory: &mut Memory) -> io::Result<Option<Packet>> {
+    fn read(&mut self, memory: &mut PacketMemory) -> io::Result<Option<Packet>> {
         let Some(chunk) = self.laid_out.take().or_else(|| memory.supply(self.account)) else {
             return Ok(None);
         };
@@ -142,7 +142,7 @@ impl TapPort {
         Ok(Some(Packet { buffer: chunk, offset: HEAD_ROOM_BYTES, bytes }))
     }
 
-    fn write(&mut self, memory: &mut Memory, packet: &Packet) -> io::Result<()> {
+    fn write(&mut self, memory: &mut PacketMemory, packet: &Packet) -> io::Result<()> {
         let (header, partial) =
             virtio_header::for_frame(memory.frame(packet), self.partial_checksums);
         let head_room = memory.head_room_mut(packet, HEADER_BYTES);
@@ -161,7 +161,7 @@ impl TapPort {
 impl PortIo for TapPort {
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
@@ -193,7 +193,7 @@ impl PortIo for TapPort {
 
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
         self.check_gone()?;
@@ -227,11 +227,11 @@ impl PortIo for TapPort {
         Ok(at_first - packets.len())
     }
 
-    fn flush(&mut self, _memory: &mut Memory) -> Result<(), PortError> {
+    fn flush(&mut self, _memory: &mut PacketMemory) -> Result<(), PortError> {
         self.check_gone()
     }
 
-    fn room(&mut self, _memory: &mut Memory) -> usize {
+    fn room(&mut self, _memory: &mut PacketMemory) -> usize {
         BATCH
     }
 
@@ -248,7 +248,7 @@ impl PortIo for TapPort {
 
     of_interface!();
 
-    fn close(self, memory: &mut Memory) {
+    fn close(self, memory: &mut PacketMemory) {
         drop(self.file);
         memory.close_account(self.account);
     }

@@ -34,7 +34,7 @@ use anyhow::Result;
 use nilometer_bench::forward::site::{PORTS, SINK, SOURCE, Site, first_hop};
 use nilometer_bench::forward::tester::{Load, Run, Tester};
 use nilometer_bench::forward::traffic::Frames;
-use nilometer_linux::memory::{Memory, MemoryConfig};
+use nilometer_linux::memory::{MemoryConfig, PacketMemory};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::offload;
@@ -113,7 +113,7 @@ struct Flood {
 impl Flood {
     fn start(namespace: &Namespace) -> Result<Flood> {
         let config = MemoryConfig { chunks: 2_048, ..MemoryConfig::default() };
-        let mut memory = Memory::new(config)?;
+        let mut memory = PacketMemory::new(config)?;
         let open = PacketPortConfig { reserve: 256, ..PacketPortConfig::default() };
         let mut port = namespace.enter(|| PacketPort::open(&mut memory, "f0", &open))?;
         let stop = Arc::new(AtomicBool::new(false));

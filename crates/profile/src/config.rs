@@ -11,7 +11,7 @@ pub struct MatcherConfig {
     /// By how much clock noise may make a packet seem to leave before it entered.
     pub early_max: Span,
     /// The most packets held by direction and side, at least 1. Beyond it the oldest are decided
-    /// before their time, and counted in [`Counts::overflow`](crate::verdict::Counts::overflow). A packet takes about 80 bytes, and
+    /// before their time, and counted in [`Counts::overflow`](crate::outcome::Counts::overflow). A packet takes about 80 bytes, and
     /// each distinct content 100 to 200 more.
     pub pending_max: usize,
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use nilometer_stat::Histogram;
 use nilometer_wire::{Span, Time};
 
-use crate::verdict::{Direction, Fate, Verdict};
+use crate::outcome::{Direction, Fate, PacketOutcome};
 
 /// The longest packet of each size class in bytes, the last being open: small ones and pure ACKs,
 /// up to the IPv4 minimum that every host takes (RFC 791), up to the IPv6 minimum (RFC 8200), full.
@@ -91,15 +91,15 @@ pub struct SizeClass {
     pub delay: Option<DelaySummary>,
 }
 
-/// Delays of a run, collected from verdicts.
+/// Delays of a run, collected from the outcomes of packets.
 #[derive(Clone, Debug)]
 pub struct Delays {
     config: DelayConfig,
-    ways: [Way; 2],
+    ways: [DirectionDelays; 2],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct DirectionDelays {
     sizes: [Tally; SIZE_CLASSES.len()],
     series: Vec<Tally>,
 }
@@ -112,12 +112,12 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, verdict: &Verdict) {
-        match verdict.delay() {
+    fn add(&mut self, outcome: &PacketOutcome) {
+        match outcome.delay() {
             Some(delay) => self.delays.record(delay.as_nanos()),
             None => self.lost += 1,
         }
-        self.reordered += u64::from(verdict.reordered);
+        self.reordered += u64::from(outcome.reordered);
     }
 
     fn merge(&mut self, other: &Tally) {
@@ -139,19 +139,19 @@ impl Delays {
     }
 
     /// Books a forwarded or a lost packet; other fates have no place here and are passed over.
-    pub fn record(&mut self, verdict: &Verdict) {
-        let (Fate::Forwarded | Fate::Lost, Some(entered_at)) = (verdict.fate, verdict.entered_at)
+    pub fn record(&mut self, outcome: &PacketOutcome) {
+        let (Fate::Forwarded | Fate::Lost, Some(entered_at)) = (outcome.fate, outcome.entered_at)
         else {
             return;
         };
         let index = self.interval_of(entered_at);
-        let way = &mut self.ways[verdict.direction.index()];
+        let way = &mut self.ways[outcome.direction.index()];
         if index >= way.series.len() {
             way.series.resize_with(index + 1, Tally::default);
         }
-        way.series[index].add(verdict);
-        let class = SIZE_CLASSES.partition_point(|&bytes_max| bytes_max < verdict.bytes);
-        way.sizes[class].add(verdict);
+        way.series[index].add(outcome);
+        let class = SIZE_CLASSES.partition_point(|&bytes_max| bytes_max < outcome.bytes);
+        way.sizes[class].add(outcome);
     }
 
     /// Delays in one direction, or in both together.
@@ -200,7 +200,7 @@ impl Delays {
         })
     }
 
-    fn chosen(&self, direction: Option<Direction>) -> impl Iterator<Item = &Way> {
+    fn chosen(&self, direction: Option<Direction>) -> impl Iterator<Item = &DirectionDelays> {
         Direction::ALL
             .into_iter()
             .filter(move |&each| direction.is_none_or(|wanted| wanted == each))
@@ -236,8 +236,13 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn verdict(direction: Direction, at_ns: u64, delay_ns: Option<u64>, bytes: u32) -> Verdict {
-        Verdict {
+    fn outcome(
+        direction: Direction,
+        at_ns: u64,
+        delay_ns: Option<u64>,
+        bytes: u32,
+    ) -> PacketOutcome {
+        PacketOutcome {
             direction,
             fate: if delay_ns.is_some() { Fate::Forwarded } else { Fate::Lost },
             entered_at: Some(Time::from_nanos(at_ns)),
@@ -255,7 +260,7 @@ mod tests {
             let delay_ns = (number % 10 != 9).then_some(number % 100);
             let at_ns = number * SECOND_NS / 1_000;
             let direction = Direction::ALL[(number % 2) as usize];
-            delays.record(&verdict(direction, at_ns, delay_ns, 40 + (number % 1460) as u32));
+            delays.record(&outcome(direction, at_ns, delay_ns, 40 + (number % 1460) as u32));
         }
         delays
     }
@@ -297,8 +302,8 @@ mod tests {
         let mut delays = Delays::new(DelayConfig::default());
         for (bytes, delay_ns) in [(40, 1), (128, 1), (129, 2), (576, 2), (1_280, 3), (1_281, 4)] {
             let direction = Direction::ClientToServer;
-            delays.record(&verdict(direction, 5, Some(delay_ns), bytes));
-            delays.record(&verdict(direction, 5, None, bytes));
+            delays.record(&outcome(direction, 5, Some(delay_ns), bytes));
+            delays.record(&outcome(direction, 5, None, bytes));
         }
         let classes = delays.by_size(None);
         assert_eq!(classes.map(|class| class.lost), [2, 2, 1, 1]);
@@ -313,8 +318,8 @@ mod tests {
         let config = DelayConfig { interval: Span::from_secs(1), intervals_max: 4 };
         let mut delays = Delays::new(config);
         let mut record = |second: u64, bytes: u32, reordered: bool, way: usize| {
-            let one = verdict(Direction::ALL[way], second * SECOND_NS, Some(7), bytes);
-            delays.record(&Verdict { reordered, ..one });
+            let one = outcome(Direction::ALL[way], second * SECOND_NS, Some(7), bytes);
+            delays.record(&PacketOutcome { reordered, ..one });
         };
         for (second, bytes, count) in [(0, 100, 3), (1, 100, 2), (2, 600, 4), (3, 1_300, 1)] {
             (0..count).for_each(|_| record(second, bytes, true, 0));
@@ -331,7 +336,7 @@ mod tests {
         assert_eq!(delays.by_size(None).map(|class| class.reordered), [7, 0, 5, 2]);
         assert_eq!(delays.interval(), Span::from_secs(1));
         // The fifth second has no interval left: all become twice as long.
-        delays.record(&verdict(Direction::ClientToServer, 4 * SECOND_NS, None, 100));
+        delays.record(&outcome(Direction::ClientToServer, 4 * SECOND_NS, None, 100));
         assert_eq!(delays.interval(), Span::from_secs(2));
         assert_eq!(reordered(&delays, None), [7, 7, 0]);
         assert_eq!(delays.series(None)[2].lost, 1);

@@ -2,7 +2,7 @@
 //!
 //! The first slice is the profiler's ledger: every packet that entered the device under test (DUT)
 //! is matched with the packet that left it. A [`Fingerprint`] is what the two have in common, the
-//! [`Matcher`] says the fate of each ([`Verdict`]) and counts them ([`Counts`]), and [`Delays`]
+//! [`Matcher`] says the fate of each ([`PacketOutcome`]) and counts them ([`Counts`]), and [`Delays`]
 //! turns the fates into delay and loss, as a summary, over time and by size.
 #![no_std]
 
@@ -17,12 +17,12 @@ mod keyed;
 mod line;
 pub mod matcher;
 mod order;
+pub mod outcome;
 mod passage;
 mod ring;
 mod usual;
-pub mod verdict;
 
 pub use delay::{DelayConfig, DelaySummary, Delays};
 pub use fingerprint::Fingerprint;
 pub use matcher::{Matcher, MatcherConfig};
-pub use verdict::{Counts, Direction, Fate, Verdict};
+pub use outcome::{Counts, Direction, Fate, PacketOutcome};

@@ -31,8 +31,8 @@
 use nilometer_wire::Time;
 
 use crate::fingerprint::Fingerprint;
+use crate::outcome::{Counts, Direction, PacketOutcome};
 use crate::passage::Passage;
-use crate::verdict::{Counts, Direction, Verdict};
 
 pub use crate::config::MatcherConfig;
 
@@ -65,7 +65,7 @@ impl Matcher {
     /// Tells `out` what has become certain, both sides having been fed everything stamped before
     /// `now`. Each packet is told once. Within a direction, packets that left come in the order in
     /// which they left, and those that did not in the order in which they entered.
-    pub fn expire(&mut self, now: Time, out: &mut impl FnMut(Verdict)) {
+    pub fn expire(&mut self, now: Time, out: &mut impl FnMut(PacketOutcome)) {
         for passage in &mut self.passages {
             passage.expire(Some(now), out);
         }
@@ -76,7 +76,7 @@ impl Matcher {
     ///
     /// # Panics
     /// When the ledger does not balance, which would be a mistake in the matcher itself.
-    pub fn finish(&mut self, out: &mut impl FnMut(Verdict)) {
+    pub fn finish(&mut self, out: &mut impl FnMut(PacketOutcome)) {
         for passage in &mut self.passages {
             passage.expire(None, out);
             if let Err(imbalance) = passage.counts.balance() {

@@ -15,7 +15,7 @@
 //! Any other is judged only when every entry that may have been it can be claimed by no exit any
 //! more; what is left over on both sides may be a packet and its damaged self. Entries stay long
 //! enough to outlive every exit that may match them. Exits are judged in the order in which they
-//! left, which makes the verdict on reordering independent of the feed; one that waits therefore
+//! left, which makes what is said of reordering independent of the feed; one that waits therefore
 //! holds up those behind it, for the horizon at most.
 
 use alloc::collections::VecDeque;
@@ -30,9 +30,9 @@ use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
 use crate::line::{Line, Origin};
 use crate::order::{FlowOrder, Passed};
+use crate::outcome::{Counts, Direction, Fate, PacketOutcome};
 use crate::ring::Ring;
 use crate::usual::{Usual, UsualDelay};
-use crate::verdict::{Counts, Direction, Fate, Verdict};
 
 /// A packet that left.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub struct Passage {
     usual: UsualDelay,
     order: FlowOrder,
     orphans: Orphans,
-    ready: VecDeque<Verdict>,
+    ready: VecDeque<PacketOutcome>,
     pub counts: Counts,
 }
 
@@ -93,8 +93,8 @@ impl Passage {
     pub fn entered(&mut self, at: Time, print: &Fingerprint, consumed: bool) {
         if self.entries.len() >= self.config.pending_max {
             self.counts.overflow += 1;
-            if let Some(verdict) = self.release_entry() {
-                self.keep(verdict);
+            if let Some(outcome) = self.release_entry() {
+                self.keep(outcome);
             }
         }
         self.counts.entered += 1;
@@ -117,8 +117,8 @@ impl Passage {
                 .oldest()
                 .is_some_and(|exit| !matches!(exit.state, ExitState::Met { .. }));
             self.counts.overflow += u64::from(is_open);
-            if let Some(verdict) = self.judge_exit() {
-                self.keep(verdict);
+            if let Some(outcome) = self.judge_exit() {
+                self.keep(outcome);
             }
         }
         self.counts.left += 1;
@@ -126,7 +126,7 @@ impl Passage {
     }
 
     /// Hands out what is decided at `now`, or everything when `now` is `None`.
-    pub fn expire(&mut self, now: Option<Time>, out: &mut impl FnMut(Verdict)) {
+    pub fn expire(&mut self, now: Option<Time>, out: &mut impl FnMut(PacketOutcome)) {
         self.ready.drain(..).for_each(&mut *out);
         let MatcherConfig { horizon, early_max, .. } = self.config;
         // From when on no exit can meet what entered, and what left can meet nothing.
@@ -221,10 +221,10 @@ impl Passage {
     }
 
     /// Takes the oldest exit out and says what it was.
-    fn judge_exit(&mut self) -> Option<Verdict> {
+    fn judge_exit(&mut self) -> Option<PacketOutcome> {
         let (_, exit) = self.exits.pop()?;
         let (fate, entry) = self.trace(&exit);
-        let mut verdict = Verdict {
+        let mut outcome = PacketOutcome {
             direction: self.direction,
             fate,
             entered_at: entry.map(|(_, entered_at)| entered_at),
@@ -234,12 +234,12 @@ impl Passage {
             reordered: false,
         };
         if let (Some((number, entered_at)), Fate::Forwarded | Fate::Corrupted) = (entry, fate) {
-            verdict.flow = self.entries.get(number).map_or(verdict.flow, |entry| entry.print.flow);
+            outcome.flow = self.entries.get(number).map_or(outcome.flow, |entry| entry.print.flow);
             let passed = Passed { entered_at, number, left_at: exit.at };
-            verdict.reordered = self.order.left(verdict.flow, passed, self.entries.front());
+            outcome.reordered = self.order.left(outcome.flow, passed, self.entries.front());
         }
-        self.counts.book(&verdict);
-        Some(verdict)
+        self.counts.book(&outcome);
+        Some(outcome)
     }
 
     /// Where an exit came from: the entry it was, or a copy of, by number and time.
@@ -264,7 +264,7 @@ impl Passage {
     }
 
     /// Takes the oldest entry out, and says its fate if that was still open.
-    fn release_entry(&mut self) -> Option<Verdict> {
+    fn release_entry(&mut self) -> Option<PacketOutcome> {
         let (number, entry) = self.entries.pop()?;
         self.order.forget(entry.print.flow, number);
         self.orphans.forget(number, entry.print.bytes);
@@ -283,7 +283,7 @@ impl Passage {
                 self.lines.remove(&entry.print.digest);
             }
         }
-        let verdict = Verdict {
+        let outcome = PacketOutcome {
             direction: self.direction,
             fate: fate?,
             entered_at: Some(entry.at),
@@ -292,14 +292,14 @@ impl Passage {
             flow: entry.print.flow,
             reordered: false,
         };
-        self.counts.book(&verdict);
-        Some(verdict)
+        self.counts.book(&outcome);
+        Some(outcome)
     }
 
-    /// Keeps a verdict that fell between two calls of `expire`.
-    fn keep(&mut self, verdict: Verdict) {
+    /// Keeps an outcome that fell between two calls of `expire`.
+    fn keep(&mut self, outcome: PacketOutcome) {
         if self.ready.len() < self.config.pending_max {
-            self.ready.push_back(verdict);
+            self.ready.push_back(outcome);
         } else {
             self.counts.unreported += 1;
         }

@@ -1,6 +1,6 @@
 //! What the matcher does at its limits: the horizon, clock noise, memory, and look-alikes.
 
-use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome};
 use nilometer_wire::{Span, Time};
 
 const WAY: Direction = Direction::ClientToServer;
@@ -21,18 +21,18 @@ fn print(id: u16, bytes: usize) -> Fingerprint {
 }
 
 /// The fates of packets that enter and leave at these times, by entry.
-fn fates(entries: &[(u64, Fingerprint)], exits: &[(u64, Fingerprint)]) -> Vec<Verdict> {
+fn fates(entries: &[(u64, Fingerprint)], exits: &[(u64, Fingerprint)]) -> Vec<PacketOutcome> {
     let mut matcher = Matcher::new(CONFIG);
     entries.iter().for_each(|(at, print)| matcher.entered(WAY, Time(*at), print, false));
     exits.iter().for_each(|(at, print)| matcher.left(WAY, Time(*at), print));
-    let mut verdicts = Vec::new();
-    matcher.finish(&mut |verdict| verdicts.push(verdict));
-    verdicts.sort_by_key(|verdict| (verdict.entered_at, verdict.left_at));
-    verdicts
+    let mut outcomes = Vec::new();
+    matcher.finish(&mut |outcome| outcomes.push(outcome));
+    outcomes.sort_by_key(|outcome| (outcome.entered_at, outcome.left_at));
+    outcomes
 }
 
-fn names(verdicts: &[Verdict]) -> Vec<Fate> {
-    verdicts.iter().map(|verdict| verdict.fate).collect()
+fn names(outcomes: &[PacketOutcome]) -> Vec<Fate> {
+    outcomes.iter().map(|outcome| outcome.fate).collect()
 }
 
 #[test]
@@ -56,14 +56,14 @@ fn noise_is_forgiven_and_foresight_is_not() {
 #[test]
 fn of_identical_packets_the_last_is_the_lost_one() {
     let packet = print(1, 60);
-    let verdicts =
+    let outcomes =
         fates(&[(10, packet), (20, packet), (30, packet)], &[(25, packet), (40, packet)]);
-    assert_eq!(names(&verdicts), [Fate::Forwarded, Fate::Forwarded, Fate::Lost]);
-    assert_eq!(verdicts[1].left_at, Some(Time(40)));
-    let verdicts =
+    assert_eq!(names(&outcomes), [Fate::Forwarded, Fate::Forwarded, Fate::Lost]);
+    assert_eq!(outcomes[1].left_at, Some(Time(40)));
+    let outcomes =
         fates(&[(10, packet), (30, packet)], &[(15, packet), (16, packet), (40, packet)]);
-    assert_eq!(names(&verdicts), [Fate::Forwarded, Fate::Duplicated, Fate::Forwarded]);
-    assert_eq!(verdicts[1].entered_at, Some(Time(10)), "the copy was made of the first");
+    assert_eq!(names(&outcomes), [Fate::Forwarded, Fate::Duplicated, Fate::Forwarded]);
+    assert_eq!(outcomes[1].entered_at, Some(Time(10)), "the copy was made of the first");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn the_most_alike_is_taken_then_the_nearest() {
         other
     };
     let entries = [(10, with(1, 10)), (20, with(3, 20)), (30, with(3, 30)), (40, print(9, 200))];
-    let verdicts = fates(&entries, &[(50, with(0, 50)), (60, with(0, 60))]);
+    let outcomes = fates(&entries, &[(50, with(0, 50)), (60, with(0, 60))]);
     let corrupted = [Fate::Corrupted, Fate::Lost, Fate::Corrupted, Fate::Lost];
-    assert_eq!(names(&verdicts), corrupted, "first the seven lanes, then the nearest with five");
-    assert_eq!(verdicts[0].left_at, Some(Time(50)));
+    assert_eq!(names(&outcomes), corrupted, "first the seven lanes, then the nearest with five");
+    assert_eq!(outcomes[0].left_at, Some(Time(50)));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn what_was_let_go_leaves_nothing_behind() {
     assert_eq!((matcher.held(), matcher.total().overflow > 0), (0, true));
 }
 
-/// What is decided early waits to be fetched, as many verdicts as packets may be held; others are
+/// What is decided early waits to be fetched, as many outcomes as packets may be held; others are
 /// counted alone.
 #[test]
 fn as_many_verdicts_wait_as_packets_are_held() {
@@ -155,7 +155,7 @@ fn as_many_verdicts_wait_as_packets_are_held() {
     }
     assert_eq!(matcher.counts(WAY).lost, 3);
     let mut told = Vec::new();
-    matcher.finish(&mut |verdict| told.push(verdict.entered_at.expect("it entered").0));
+    matcher.finish(&mut |outcome| told.push(outcome.entered_at.expect("it entered").0));
     assert_eq!(told, [100, 101, 103, 104]);
     let counts = matcher.counts(WAY);
     assert_eq!((counts.lost, counts.overflow, counts.unreported), (5, 3, 1));
@@ -168,7 +168,7 @@ fn a_second_run_is_added_to_the_first() {
     for run in 0..2 {
         matcher.entered(WAY, Time(run * 100), &packet, false);
         matcher.left(WAY, Time(run * 100 + 10), &packet);
-        matcher.finish(&mut |verdict| assert_eq!(verdict.fate, Fate::Forwarded));
+        matcher.finish(&mut |outcome| assert_eq!(outcome.fate, Fate::Forwarded));
     }
     assert_eq!((matcher.total().matched, matcher.total().duplicated), (2, 0));
 }
@@ -202,7 +202,7 @@ fn what_is_certain_is_told_at_once() {
     matcher.left(WAY, Time(120), &print(2, 80));
     let fates_by = |matcher: &mut Matcher, now: u64| {
         let mut told = Vec::new();
-        matcher.expire(Time(now), &mut |verdict| told.push(verdict.fate));
+        matcher.expire(Time(now), &mut |outcome| told.push(outcome.fate));
         told
     };
     assert_eq!(fates_by(&mut matcher, 121), [Fate::Forwarded]);
@@ -238,10 +238,10 @@ fn damage_is_traced_to_the_most_alike() {
     ] {
         let entries: Vec<(u64, Fingerprint)> =
             (1..).zip(lanes).map(|(at, lanes)| (at * 10, shares(&packet, lanes, at))).collect();
-        let verdicts = fates(&entries, &[(40, packet)]);
-        let found = verdicts.iter().find(|verdict| verdict.fate == Fate::Corrupted);
+        let outcomes = fates(&entries, &[(40, packet)]);
+        let found = outcomes.iter().find(|outcome| outcome.fate == Fate::Corrupted);
         let found = found.expect("one of them").entered_at;
         assert_eq!(found, Some(Time(origin)), "{lanes:?}");
-        assert_eq!(verdicts.len(), 3);
+        assert_eq!(outcomes.len(), 3);
     }
 }

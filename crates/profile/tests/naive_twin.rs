@@ -3,7 +3,7 @@
 use nilometer_stat::Rng;
 use std::collections::HashSet;
 
-use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome};
 use nilometer_wire::{Span, Time};
 
 const WAY: Direction = Direction::ServerToClient;
@@ -25,7 +25,11 @@ fn usual(certain: &[u64]) -> Option<(u64, u64)> {
 
 /// The definitions, applied to all stamps at once; how many exits were another packet than the
 /// first, and how many a copy although a packet was left.
-fn naive(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig) -> (Vec<Verdict>, [usize; 2]) {
+fn naive(
+    entries: &[Stamp],
+    exits: &[Stamp],
+    config: MatcherConfig,
+) -> (Vec<PacketOutcome>, [usize; 2]) {
     let mut origins: Vec<Option<(usize, Fate)>> = vec![None; exits.len()];
     let mut taken = vec![false; entries.len()];
     let mut usual_at = vec![None; exits.len()];
@@ -108,20 +112,20 @@ fn tell(
     exits: &[Stamp],
     origins: &[Option<(usize, Fate)>],
     taken: &[bool],
-) -> Vec<Verdict> {
+) -> Vec<PacketOutcome> {
     let flow = |origin: Option<(usize, Fate)>| match origin {
         Some((entry, Fate::Forwarded | Fate::Corrupted)) => {
             Some((entries[entry].print.flow, entry))
         }
         _ => None,
     };
-    let mut verdicts = Vec::new();
+    let mut outcomes = Vec::new();
     for (index, (exit, &origin)) in exits.iter().zip(origins).enumerate() {
         let overtook = |&earlier: &Option<(usize, Fate)>| match (flow(earlier), flow(origin)) {
             (Some((a, first)), Some((b, second))) => a == b && first > second,
             _ => false,
         };
-        verdicts.push(Verdict {
+        outcomes.push(PacketOutcome {
             direction: WAY,
             fate: origin.map_or(Fate::Originated, |(_, fate)| fate),
             entered_at: origin.map(|(entry, _)| entries[entry].at),
@@ -132,7 +136,7 @@ fn tell(
         });
     }
     for (entry, _) in entries.iter().zip(taken).filter(|(_, taken)| !**taken) {
-        verdicts.push(Verdict {
+        outcomes.push(PacketOutcome {
             direction: WAY,
             fate: if entry.consumed { Fate::Consumed } else { Fate::Lost },
             entered_at: Some(entry.at),
@@ -142,8 +146,8 @@ fn tell(
             reordered: false,
         });
     }
-    verdicts.sort();
-    verdicts
+    outcomes.sort();
+    outcomes
 }
 
 /// A packet out of so few contents and flows that look-alikes are everywhere.
@@ -198,10 +202,15 @@ fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
 }
 
 /// Feeds both sides in a random interleaving, `expire` being called whenever that is allowed.
-fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64) -> Vec<Verdict> {
+fn matched(
+    entries: &[Stamp],
+    exits: &[Stamp],
+    config: MatcherConfig,
+    seed: u64,
+) -> Vec<PacketOutcome> {
     let mut rng = Rng::new(seed, 0, 0);
     let mut matcher = Matcher::new(config);
-    let mut verdicts = Vec::new();
+    let mut outcomes = Vec::new();
     let (mut entry, mut exit) = (0, 0);
     while entry < entries.len() || exit < exits.len() {
         if exit == exits.len() || (entry < entries.len() && rng.below(2) == 0) {
@@ -215,13 +224,13 @@ fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64)
         if let (Some(next_in), Some(next_out)) = (entries.get(entry), exits.get(exit))
             && rng.below(3) == 0
         {
-            matcher.expire(next_in.at.min(next_out.at), &mut |verdict| verdicts.push(verdict));
+            matcher.expire(next_in.at.min(next_out.at), &mut |outcome| outcomes.push(outcome));
         }
     }
-    matcher.finish(&mut |verdict| verdicts.push(verdict));
+    matcher.finish(&mut |outcome| outcomes.push(outcome));
     assert_eq!(matcher.held(), 0);
-    verdicts.sort();
-    verdicts
+    outcomes.sort();
+    outcomes
 }
 
 fn config(pending_max: usize) -> MatcherConfig {
@@ -237,12 +246,12 @@ fn agrees_with_its_twin_in_any_interleaving() {
         let (expected, choices) = naive(&entries, &exits, config);
         chosen.iter_mut().zip(choices).for_each(|(sum, more)| *sum += more);
         for order in 0..3 {
-            let verdicts = matched(&entries, &exits, config, seed * 3 + order);
-            assert_eq!(verdicts.len(), expected.len(), "seed {seed}");
-            for (verdict, expected) in verdicts.iter().zip(&expected) {
-                assert_eq!(verdict, expected, "seed {seed}, interleaving {order}");
+            let outcomes = matched(&entries, &exits, config, seed * 3 + order);
+            assert_eq!(outcomes.len(), expected.len(), "seed {seed}");
+            for (outcome, expected) in outcomes.iter().zip(&expected) {
+                assert_eq!(outcome, expected, "seed {seed}, interleaving {order}");
             }
-            seen.extend(verdicts.iter().map(|verdict| (verdict.fate, verdict.reordered)));
+            seen.extend(outcomes.iter().map(|outcome| (outcome.fate, outcome.reordered)));
         }
     }
     // Every fate, and reordering of both kinds of packets that can be reordered.
@@ -271,6 +280,6 @@ fn a_full_matcher_still_balances() {
         assert!(counts.overflow > 0 && counts.unreported > 0);
         let fates = counts.matched + counts.lost + counts.consumed;
         let all = fates + counts.originated + counts.duplicated;
-        assert_eq!(told + counts.unreported, all, "each verdict is told or counted as untold");
+        assert_eq!(told + counts.unreported, all, "each outcome is told or counted as untold");
     }
 }

@@ -1,6 +1,6 @@
 //! Packets that are sent again byte by byte the same are told apart by the usual delay.
 
-use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome};
 use nilometer_wire::Time;
 
 const WAY: Direction = Direction::ClientToServer;
@@ -39,10 +39,10 @@ fn fates(
     for (at, print) in exits {
         matcher.left(WAY, Time((begin + at) * MS), print);
     }
-    let mut told: Vec<Verdict> = Vec::new();
-    matcher.finish(&mut |verdict| told.push(verdict));
-    told.retain(|verdict| verdict.entered_at.is_none_or(|at| at.0 >= begin * MS));
-    told.sort_by_key(|verdict| (verdict.entered_at, verdict.left_at));
+    let mut told: Vec<PacketOutcome> = Vec::new();
+    matcher.finish(&mut |outcome| told.push(outcome));
+    told.retain(|outcome| outcome.entered_at.is_none_or(|at| at.0 >= begin * MS));
+    told.sort_by_key(|outcome| (outcome.entered_at, outcome.left_at));
     let since = |at: Option<Time>| at.map(|at| at.0 / MS - begin);
     told.iter().map(|told| (told.fate, since(told.entered_at), since(told.left_at))).collect()
 }

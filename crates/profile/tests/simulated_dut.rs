@@ -1,13 +1,15 @@
 //! A simulated device that drops, repeats, swaps and corrupts known packets is reported exactly.
 //!
-//! "Exactly" means packet by packet: the verdicts are those the device would sign itself, stamps
+//! "Exactly" means packet by packet: the outcomes are those the device would sign itself, stamps
 //! and all. That can be asked only where the outside shows enough, so the scenario keeps clear of
 //! four things that no observer can decide: look-alikes in flight together are only forwarded
 //! (which of two identical packets was lost?); packets that differ in one word alone are not
 //! corrupted (which of two lost ones was it?); pure ACKs are corrupted by a single bit, since two
 //! of one flow differ in two words; and lengths stay what they were.
 
-use nilometer_profile::{Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_profile::{
+    Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome,
+};
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
@@ -162,7 +164,7 @@ struct Stamp {
 struct Device {
     entries: Vec<Stamp>,
     exits: Vec<Stamp>,
-    truth: Vec<Verdict>,
+    truth: Vec<PacketOutcome>,
     known: Counts,
     free_at: u64,
     /// By flow: a packet that will leave just behind the next one of its flow.
@@ -178,7 +180,7 @@ impl Device {
 
     fn tell(&mut self, fate: Fate, entered_at: Option<u64>, left_at: Option<u64>, bytes: &[u8]) {
         let print = Fingerprint::of(bytes);
-        self.truth.push(Verdict {
+        self.truth.push(PacketOutcome {
             direction: Direction::ClientToServer,
             fate,
             entered_at: entered_at.map(Time),
@@ -331,15 +333,15 @@ fn run(seed: u64) -> [Device; 2] {
     }
     for (device, way) in devices.iter_mut().zip(Direction::ALL) {
         device.drain(now, &mut rng);
-        device.truth.iter_mut().for_each(|verdict| verdict.direction = way);
+        device.truth.iter_mut().for_each(|outcome| outcome.direction = way);
     }
     devices
 }
 
 /// Feeds the stamps as a meter would: by windows of 5 ms, now one side first, now the other.
-fn measure(devices: &[Device; 2]) -> (Matcher, Vec<Verdict>) {
+fn measure(devices: &[Device; 2]) -> (Matcher, Vec<PacketOutcome>) {
     let mut matcher = Matcher::new(MatcherConfig { horizon: HORIZON, ..Default::default() });
-    let mut verdicts = Vec::new();
+    let mut outcomes = Vec::new();
     let mut fed = [(0, 0); 2];
     let ends = devices.iter().flat_map(|device| [device.entries.last(), device.exits.last()]);
     let end = ends.flatten().map(|stamp| stamp.at).max().expect("packets");
@@ -361,17 +363,17 @@ fn measure(devices: &[Device; 2]) -> (Matcher, Vec<Verdict>) {
                 }
             }
         }
-        matcher.expire(until, &mut |verdict| verdicts.push(verdict));
+        matcher.expire(until, &mut |outcome| outcomes.push(outcome));
     }
-    matcher.finish(&mut |verdict| verdicts.push(verdict));
-    (matcher, verdicts)
+    matcher.finish(&mut |outcome| outcomes.push(outcome));
+    (matcher, outcomes)
 }
 
 #[test]
 fn every_packet_is_reported_as_it_fared() {
     for seed in 1..=5 {
         let devices = run(seed);
-        let (matcher, mut verdicts) = measure(&devices);
+        let (matcher, mut outcomes) = measure(&devices);
         for (device, way) in devices.iter().zip(Direction::ALL) {
             let counts = matcher.counts(way);
             assert_eq!(counts, device.known, "seed {seed}, {way:?}");
@@ -383,12 +385,12 @@ fn every_packet_is_reported_as_it_fared() {
             assert!(faults.iter().all(|&count| count >= 20), "each fault occurs often: {faults:?}");
         }
         assert_eq!(matcher.total().entered, PACKETS as u64);
-        let mut truth: Vec<Verdict> = devices.into_iter().flat_map(|d| d.truth).collect();
+        let mut truth: Vec<PacketOutcome> = devices.into_iter().flat_map(|d| d.truth).collect();
         truth.sort();
-        verdicts.sort();
-        for (verdict, truth) in verdicts.iter().zip(&truth) {
-            assert_eq!(verdict, truth, "seed {seed}");
+        outcomes.sort();
+        for (outcome, truth) in outcomes.iter().zip(&truth) {
+            assert_eq!(outcome, truth, "seed {seed}");
         }
-        assert_eq!(verdicts.len(), truth.len());
+        assert_eq!(outcomes.len(), truth.len());
     }
 }

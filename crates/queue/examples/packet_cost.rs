@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use nilometer_queue::{Any, Capacity, Discipline, Kind, Ledger, Packet, Settings};
+use nilometer_queue::{Any, Capacity, Discipline, DisciplineKind, Ledger, Packet, Settings};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
 
@@ -87,7 +87,7 @@ fn main() {
     println!("{:<22}{:>8}{:>10}{:>14}", "", "room", "overload", "dropped there");
     let rate = Rate::from_megabits(500);
     for capacity in [Capacity::Packets(200), Capacity::Packets(5_000), Capacity::Bytes(200_000)] {
-        for kind in Kind::ALL {
+        for kind in DisciplineKind::ALL {
             if std::env::args().nth(1).is_some_and(|name| name != kind.name()) {
                 continue;
             }

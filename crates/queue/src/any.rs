@@ -14,7 +14,7 @@ use crate::pie::Pie;
 use crate::qsdrr::Qsdrr;
 use crate::red::Red;
 use crate::round_robin::{LARGEST_MTU_BYTES, Layout, QueueState, WeightError};
-use crate::settings::{Kind, Settings, SettingsError};
+use crate::settings::{DisciplineKind, Settings, SettingsError};
 use crate::tail_drop::{TailDrop, VirtualTailDrop};
 use crate::tdrr::Tdrr;
 
@@ -79,29 +79,31 @@ impl<P: Packet> Any<P> {
         let hash_seed = rng(HASH_PURPOSE).next_u64();
         let layout = Layout { capacity, queues, hashing, hash_seed, mtu_bytes };
         let variant = match kind {
-            Kind::TailDrop => Variant::TailDrop(Box::new(TailDrop::new(capacity))),
-            Kind::Red => {
+            DisciplineKind::TailDrop => Variant::TailDrop(Box::new(TailDrop::new(capacity))),
+            DisciplineKind::Red => {
                 Variant::Red(Box::new(Red::new(capacity, settings.red, rate, rng(RED_PURPOSE))?))
             }
-            Kind::Blue => Variant::Blue(Box::new(Blue::new(
+            DisciplineKind::Blue => Variant::Blue(Box::new(Blue::new(
                 capacity,
                 settings.blue,
                 rate,
                 rng(BLUE_PURPOSE),
             )?)),
-            Kind::Drr => Variant::Drr(Box::new(Drr::new(&layout, settings.drr_drop_from)?)),
-            Kind::Tdrr => Variant::Tdrr(Box::new(Tdrr::new(&layout, settings.tdrr)?)),
-            Kind::Qsdrr => Variant::Qsdrr(Box::new(Qsdrr::new(&layout, settings.qsdrr)?)),
-            Kind::CoDel => {
+            DisciplineKind::Drr => {
+                Variant::Drr(Box::new(Drr::new(&layout, settings.drr_drop_from)?))
+            }
+            DisciplineKind::Tdrr => Variant::Tdrr(Box::new(Tdrr::new(&layout, settings.tdrr)?)),
+            DisciplineKind::Qsdrr => Variant::Qsdrr(Box::new(Qsdrr::new(&layout, settings.qsdrr)?)),
+            DisciplineKind::CoDel => {
                 Variant::CoDel(Box::new(CoDel::new(capacity, mtu_bytes, settings.codel)?))
             }
-            Kind::FqCoDel => Variant::FqCoDel(Box::new(FqCoDel::new(
+            DisciplineKind::FqCoDel => Variant::FqCoDel(Box::new(FqCoDel::new(
                 capacity,
                 mtu_bytes,
                 settings.fq_codel,
                 hash_seed,
             )?)),
-            Kind::Pie => Variant::Pie(Box::new(Pie::new(
+            DisciplineKind::Pie => Variant::Pie(Box::new(Pie::new(
                 capacity,
                 mtu_bytes,
                 settings.pie,
@@ -112,17 +114,17 @@ impl<P: Packet> Any<P> {
     }
 
     /// Which discipline it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DisciplineKind {
         match &self.variant {
-            Variant::TailDrop(_) => Kind::TailDrop,
-            Variant::Red(_) => Kind::Red,
-            Variant::Blue(_) => Kind::Blue,
-            Variant::Drr(_) => Kind::Drr,
-            Variant::Tdrr(_) => Kind::Tdrr,
-            Variant::Qsdrr(_) => Kind::Qsdrr,
-            Variant::CoDel(_) => Kind::CoDel,
-            Variant::FqCoDel(_) => Kind::FqCoDel,
-            Variant::Pie(_) => Kind::Pie,
+            Variant::TailDrop(_) => DisciplineKind::TailDrop,
+            Variant::Red(_) => DisciplineKind::Red,
+            Variant::Blue(_) => DisciplineKind::Blue,
+            Variant::Drr(_) => DisciplineKind::Drr,
+            Variant::Tdrr(_) => DisciplineKind::Tdrr,
+            Variant::Qsdrr(_) => DisciplineKind::Qsdrr,
+            Variant::CoDel(_) => DisciplineKind::CoDel,
+            Variant::FqCoDel(_) => DisciplineKind::FqCoDel,
+            Variant::Pie(_) => DisciplineKind::Pie,
         }
     }
 

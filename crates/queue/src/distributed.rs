@@ -42,18 +42,23 @@ const DEFERRAL_MAX_PERIODS: u32 = 1_000_000;
 
 /// The switch as its ports know it: `N`, `S`, `L` and `D` of the paper's Tables 1 and 4.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fabric {
+pub struct SwitchShape {
     ports: usize,
     speedup: f64,
     link: Rate,
     period: Span,
 }
 
-impl Fabric {
+impl SwitchShape {
     /// `ports` inputs and as many outputs (1 to [`PORTS_MAX`]) with links of rate `link`, a fabric
     /// `speedup` times as fast (1 to [`PORTS_MAX`]), and broadcasts every `period` (up to a
     /// second).
-    pub fn new(ports: usize, speedup: f64, link: Rate, period: Span) -> Result<Fabric, DqError> {
+    pub fn new(
+        ports: usize,
+        speedup: f64,
+        link: Rate,
+        period: Span,
+    ) -> Result<SwitchShape, DqError> {
         if ports == 0 || ports > PORTS_MAX {
             return Err(DqError::Ports(ports));
         }
@@ -63,7 +68,7 @@ impl Fabric {
         if period == Span::ZERO || period > PERIOD_MAX {
             return Err(DqError::Period);
         }
-        Ok(Fabric { ports, speedup, link, period })
+        Ok(SwitchShape { ports, speedup, link, period })
     }
 
     /// `N`: how many inputs and how many outputs.
@@ -184,7 +189,7 @@ pub fn lo(own: u64, output: u64, column: u128, minimum: f64) -> f64 {
 /// One input's row of rates, computed from what it heard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
-    fabric: Fabric,
+    fabric: SwitchShape,
     variant: Variant,
     hi: Vec<f64>,
     lo: Vec<f64>,
@@ -193,7 +198,7 @@ pub struct Allocator {
 
 impl Allocator {
     /// An allocator for an input of `fabric`; an error where `variant` is out of its ranges.
-    pub fn new(fabric: Fabric, variant: Variant) -> Result<Allocator, DqError> {
+    pub fn new(fabric: SwitchShape, variant: Variant) -> Result<Allocator, DqError> {
         variant.check()?;
         let zeros = vec![0.0; fabric.ports];
         Ok(Allocator { fabric, variant, hi: zeros.clone(), lo: zeros.clone(), rates: zeros })

@@ -42,7 +42,7 @@ pub use fifos::End;
 pub use hashing::Hashing;
 pub use ledger::{Ledger, Tally};
 pub use round_robin::{QueueState, WeightError};
-pub use settings::{Kind, Settings, SettingsError};
+pub use settings::{DisciplineKind, Settings, SettingsError};
 pub use shaper::Shaper;
 pub use sharing::{Alpha, Shares, Sharing};
 pub use tail_drop::{TailDrop, VirtualTailDrop};

@@ -83,7 +83,7 @@ impl RedOptions {
 
 /// What the average says of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ArrivalDecision {
     Pass,
     /// Unlucky: mark or drop.
     Chosen,
@@ -168,15 +168,15 @@ impl<P: Packet> Red<P> {
         }
     }
 
-    fn judge(&mut self) -> Verdict {
+    fn judge(&mut self) -> ArrivalDecision {
         if self.average < self.min {
             self.count = -1;
-            return Verdict::Pass;
+            return ArrivalDecision::Pass;
         }
         let probability = self.probability();
         if probability >= 1.0 {
             self.count = 0;
-            return Verdict::Drop;
+            return ArrivalDecision::Drop;
         }
         self.count += 1;
         let left = 1.0 - self.count as f64 * probability;
@@ -184,9 +184,9 @@ impl<P: Packet> Red<P> {
         let is_chosen = left <= probability || self.rng.unit() < probability / left;
         if is_chosen {
             self.count = 0;
-            Verdict::Chosen
+            ArrivalDecision::Chosen
         } else {
-            Verdict::Pass
+            ArrivalDecision::Pass
         }
     }
 }
@@ -202,8 +202,8 @@ impl<P: Packet> Discipline<P> for Red<P> {
         self.update_average(now);
         let may_mark = self.options.ecn && packet.ecn().is_capable();
         match self.judge() {
-            Verdict::Chosen if may_mark && refusal.is_none() => packet.mark(),
-            Verdict::Pass => {}
+            ArrivalDecision::Chosen if may_mark && refusal.is_none() => packet.mark(),
+            ArrivalDecision::Pass => {}
             _ => return drops.dropped(Reason::Early, packet),
         }
         if let Some(reason) = refusal {

@@ -18,7 +18,7 @@ pub use crate::settings_error::SettingsError;
 nilometer_wire::named! {
     /// Every discipline there is.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Kind {
+    pub enum DisciplineKind {
         /// First come, first served; who finds the buffer full is dropped.
         TailDrop = "tail_drop",
         /// Random early detection (Floyd and Jacobson 1993).
@@ -44,7 +44,7 @@ nilometer_wire::named! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Which discipline.
-    pub kind: Kind,
+    pub kind: DisciplineKind,
     /// What its queues hold together.
     pub capacity: Capacity,
     /// How many queues DRR, TDRR and QSDRR have, 1 to
@@ -83,7 +83,7 @@ pub struct Settings {
 impl Settings {
     /// A discipline of `kind` that holds `capacity` before a link of `rate`, all else as usual: 1,024
     /// queues, an MTU of 1,500 bytes, seed 0, and the defaults of each discipline.
-    pub fn new(kind: Kind, capacity: Capacity, rate: Rate) -> Settings {
+    pub fn new(kind: DisciplineKind, capacity: Capacity, rate: Rate) -> Settings {
         Settings {
             kind,
             capacity,

@@ -14,10 +14,10 @@ mod twin;
 use std::fmt::Write;
 
 use nilometer_queue::broadcast::{Announcement, Board};
-use nilometer_queue::distributed::{Allocator, Fabric, Variant, hi, lo};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant, hi, lo};
 use nilometer_queue::pie::Delay;
 use nilometer_queue::tdrr::Averaging;
-use nilometer_queue::{Any, Capacity, Discipline, End, Hashing, Kind, Reason, Settings};
+use nilometer_queue::{Any, Capacity, Discipline, DisciplineKind, End, Hashing, Reason, Settings};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
 use recording::Digest;
@@ -27,12 +27,12 @@ const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt
 const RATE: Rate = Rate::from_megabits(10);
 
 /// Settings as they come, and with every option changed.
-fn settings(kind: Kind, number: usize) -> Settings {
+fn settings(kind: DisciplineKind, number: usize) -> Settings {
     let capacity =
         [Capacity::Packets(40), Capacity::Bytes(40_000), Capacity::Cells(900)][number % 3];
     let mut settings = Settings::new(kind, capacity, RATE);
     settings.queues = 16;
-    if kind == Kind::Pie {
+    if kind == DisciplineKind::Pie {
         // Room for the delays that it acts upon, which are longer than those of a full buffer here.
         settings.capacity =
             [Capacity::Packets(400), Capacity::Bytes(400_000), Capacity::Cells(9_000)][number % 3];
@@ -72,7 +72,7 @@ fn settings(kind: Kind, number: usize) -> Settings {
 
 /// Phases of overload and of idleness at a link of 10 Mb/s; each decision, and what is known of the
 /// queues.
-fn decisions(kind: Kind, number: usize, table: &mut String) {
+fn decisions(kind: DisciplineKind, number: usize, table: &mut String) {
     let settings = settings(kind, number);
     let mut queue = Any::<Piece>::new(&settings).expect("in range");
     let mut digest = Digest::new();
@@ -131,40 +131,40 @@ fn decisions(kind: Kind, number: usize, table: &mut String) {
 
 fn refusals(table: &mut String) {
     type Change = fn(&mut Settings);
-    let changes: [(Kind, Change); 33] = [
-        (Kind::TailDrop, |s| s.capacity = Capacity::Packets(0)),
-        (Kind::TailDrop, |s| s.mtu_bytes = 0),
-        (Kind::Drr, |s| s.queues = 1_048_577),
-        (Kind::Red, |s| s.red.weight = 0.0),
-        (Kind::Red, |s| s.red.weight = 1.1),
-        (Kind::Red, |s| s.red.max_probability = 0.0),
-        (Kind::Red, |s| s.red.max_probability = 1.1),
-        (Kind::Red, |s| s.red.min_percent = -1.0),
-        (Kind::Red, |s| s.red.max_percent = s.red.min_percent),
-        (Kind::Red, |s| s.red.max_percent = 101.0),
-        (Kind::Red, |s| s.red.typical_bytes = 0),
-        (Kind::Blue, |s| s.blue.increment = 0.0),
-        (Kind::Blue, |s| s.blue.increment = 1.1),
-        (Kind::Blue, |s| s.blue.decrement = 0.0),
-        (Kind::Blue, |s| s.blue.decrement = 1.1),
-        (Kind::Blue, |s| s.blue.threshold_percent = Some(0.0)),
-        (Kind::Blue, |s| s.blue.threshold_percent = Some(101.0)),
-        (Kind::Tdrr, |s| s.tdrr.averaging = Averaging::PerDeparture(0.0)),
-        (Kind::Tdrr, |s| s.tdrr.averaging = Averaging::PerDeparture(1.1)),
-        (Kind::Tdrr, |s| s.tdrr.averaging = Averaging::OverTime(Span::ZERO)),
-        (Kind::Qsdrr, |s| s.qsdrr.release_below_percent = Some(0)),
-        (Kind::CoDel, |s| s.codel.target = Span::ZERO),
-        (Kind::CoDel, |s| s.codel.interval = s.codel.target),
-        (Kind::FqCoDel, |s| s.fq_codel.queues = 0),
-        (Kind::FqCoDel, |s| s.fq_codel.queues = 1_048_577),
-        (Kind::FqCoDel, |s| s.fq_codel.quantum_bytes = 256),
-        (Kind::FqCoDel, |s| s.fq_codel.quantum_bytes = 65_536),
-        (Kind::FqCoDel, |s| s.fq_codel.codel.target = Span::ZERO),
-        (Kind::Pie, |s| s.pie.target = Span::ZERO),
-        (Kind::Pie, |s| s.pie.update = Span::ZERO),
-        (Kind::Pie, |s| s.pie.mark_below = Some(0.0)),
-        (Kind::Pie, |s| s.pie.mark_below = Some(1.0)),
-        (Kind::Pie, |s| s.pie.mark_below = Some(1.1)),
+    let changes: [(DisciplineKind, Change); 33] = [
+        (DisciplineKind::TailDrop, |s| s.capacity = Capacity::Packets(0)),
+        (DisciplineKind::TailDrop, |s| s.mtu_bytes = 0),
+        (DisciplineKind::Drr, |s| s.queues = 1_048_577),
+        (DisciplineKind::Red, |s| s.red.weight = 0.0),
+        (DisciplineKind::Red, |s| s.red.weight = 1.1),
+        (DisciplineKind::Red, |s| s.red.max_probability = 0.0),
+        (DisciplineKind::Red, |s| s.red.max_probability = 1.1),
+        (DisciplineKind::Red, |s| s.red.min_percent = -1.0),
+        (DisciplineKind::Red, |s| s.red.max_percent = s.red.min_percent),
+        (DisciplineKind::Red, |s| s.red.max_percent = 101.0),
+        (DisciplineKind::Red, |s| s.red.typical_bytes = 0),
+        (DisciplineKind::Blue, |s| s.blue.increment = 0.0),
+        (DisciplineKind::Blue, |s| s.blue.increment = 1.1),
+        (DisciplineKind::Blue, |s| s.blue.decrement = 0.0),
+        (DisciplineKind::Blue, |s| s.blue.decrement = 1.1),
+        (DisciplineKind::Blue, |s| s.blue.threshold_percent = Some(0.0)),
+        (DisciplineKind::Blue, |s| s.blue.threshold_percent = Some(101.0)),
+        (DisciplineKind::Tdrr, |s| s.tdrr.averaging = Averaging::PerDeparture(0.0)),
+        (DisciplineKind::Tdrr, |s| s.tdrr.averaging = Averaging::PerDeparture(1.1)),
+        (DisciplineKind::Tdrr, |s| s.tdrr.averaging = Averaging::OverTime(Span::ZERO)),
+        (DisciplineKind::Qsdrr, |s| s.qsdrr.release_below_percent = Some(0)),
+        (DisciplineKind::CoDel, |s| s.codel.target = Span::ZERO),
+        (DisciplineKind::CoDel, |s| s.codel.interval = s.codel.target),
+        (DisciplineKind::FqCoDel, |s| s.fq_codel.queues = 0),
+        (DisciplineKind::FqCoDel, |s| s.fq_codel.queues = 1_048_577),
+        (DisciplineKind::FqCoDel, |s| s.fq_codel.quantum_bytes = 256),
+        (DisciplineKind::FqCoDel, |s| s.fq_codel.quantum_bytes = 65_536),
+        (DisciplineKind::FqCoDel, |s| s.fq_codel.codel.target = Span::ZERO),
+        (DisciplineKind::Pie, |s| s.pie.target = Span::ZERO),
+        (DisciplineKind::Pie, |s| s.pie.update = Span::ZERO),
+        (DisciplineKind::Pie, |s| s.pie.mark_below = Some(0.0)),
+        (DisciplineKind::Pie, |s| s.pie.mark_below = Some(1.0)),
+        (DisciplineKind::Pie, |s| s.pie.mark_below = Some(1.1)),
     ];
     for (kind, change) in changes {
         let mut settings = Settings::new(kind, Capacity::Packets(10), RATE);
@@ -195,7 +195,8 @@ fn rates(table: &mut String) {
     for variant in variants {
         let mut digest = Digest::new();
         let mut rng = Rng::new(31, 6, 0);
-        let fabric = Fabric::new(ports, 1.7, RATE, Span::from_nanos(500_000)).expect("a fabric");
+        let fabric =
+            SwitchShape::new(ports, 1.7, RATE, Span::from_nanos(500_000)).expect("a fabric");
         digest.say((fabric, fabric.capacity(), fabric.ports(), fabric.speedup()));
         digest.say((fabric.link(), fabric.period(), variant.name()));
         let mut allocator = Allocator::new(fabric, variant).expect("in range");
@@ -233,7 +234,7 @@ fn rates(table: &mut String) {
 #[test]
 fn decisions_and_rates_are_as_recorded() {
     let mut table = String::new();
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         (0..7).for_each(|number| decisions(kind, number, &mut table));
     }
     refusals(&mut table);

@@ -157,7 +157,7 @@ fn fail(table: &mut Table, bytes: &[u8]) -> f64 {
         let mut updates = updates.to_vec();
         for update in &mut updates {
             if let RouteUpdate::Announce { way, .. } = update {
-                *way = nilometer_router::Way::Object(300);
+                *way = nilometer_router::RouteTarget::Object(300);
             }
         }
         table.apply(Source::Fpm, &updates);

@@ -40,13 +40,13 @@ const BURST: usize = 64;
 
 /// What writer and readers share.
 #[derive(Debug)]
-struct Memory {
+struct SharedTables {
     networks: Box<[AtomicU16]>,
     groups: Box<[AtomicU16]>,
     readers: Readers,
 }
 
-impl Memory {
+impl SharedTables {
     #[inline(always)]
     fn find(&self, address: u32) -> Leaf {
         let found = &self.networks[(address >> (u32::BITS - NETWORK_BITS)) as usize];
@@ -63,7 +63,7 @@ impl Memory {
 /// The table and its one writer.
 #[derive(Debug)]
 pub struct Direct {
-    memory: Arc<Memory>,
+    memory: Arc<SharedTables>,
     routes: Routes<u32>,
     unused: Vec<u16>,
     /// Groups that no network refers to any longer, and the epoch that readers must have passed.
@@ -74,7 +74,7 @@ pub struct Direct {
 /// One who looks up in a table that is being changed. Dropped, it counts no longer.
 #[derive(Debug)]
 struct DirectReader {
-    memory: Arc<Memory>,
+    memory: Arc<SharedTables>,
     place: usize,
 }
 
@@ -87,7 +87,7 @@ impl Direct {
     pub fn new(groups: usize) -> Direct {
         let groups = groups.min(GROUPS_LIMIT);
         let nothing = |count: usize| (0..count).map(|_| AtomicU16::new(0)).collect();
-        let memory = Memory {
+        let memory = SharedTables {
             networks: nothing(1 << NETWORK_BITS),
             groups: nothing(groups * GROUP),
             readers: Readers::new(),

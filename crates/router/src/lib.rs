@@ -47,6 +47,6 @@ pub use next_hop::{Hop, Member, NextHops, Point, Rejection, Snapshot};
 pub use prefix::{Address, Prefix};
 pub use rib::{FibSink, Rib, RibFault, Route, Source};
 pub use route_table::{Prepared, RouteLimits, RouteTable, RouteTableCounters};
-pub use route_update::{AnyPrefix, Path, RouteBatch, RouteUpdate, Way};
+pub use route_update::{AnyPrefix, Path, RouteBatch, RouteTarget, RouteUpdate};
 pub use slots::{Lines, Poptrie, Ranges, SlotFib};
 pub use tree_bitmap::{Reader, TreeBitmap};

@@ -24,7 +24,7 @@ use core::mem;
 use crate::fib::NextHop;
 use crate::next_hop::{Hop, MEMBERS_LIMIT, Member, NextHopFault, NextHops};
 use crate::rib::{FibSink, Rib, RibFault, Route, Source};
-use crate::route_update::{AnyPrefix, Path, RouteUpdate, Way};
+use crate::route_update::{AnyPrefix, Path, RouteTarget, RouteUpdate};
 
 /// What a [`RouteTable`] may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Prepared {
 #[derive(Debug)]
 struct Object {
     next: NextHop,
-    way: Way,
+    way: RouteTarget,
 }
 
 /// The objects of one source, by the source's numbers.
@@ -249,10 +249,12 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         source: Source,
         prefix: AnyPrefix,
         told: (u8, u32),
-        way: &Way,
+        way: &RouteTarget,
     ) -> Option<Step> {
         let next = match way {
-            Way::Object(id) => self.object(source, *id).inspect(|next| self.hops.retain(*next)),
+            RouteTarget::Object(id) => {
+                self.object(source, *id).inspect(|next| self.hops.retain(*next))
+            }
             way => {
                 let members = self.members(source, way);
                 members.and_then(|members| self.hops.intern(&members))
@@ -303,7 +305,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
             objects.now.insert(id, object);
             return Ok(next);
         }
-        let way = Way::Fate(Hop::Failed);
+        let way = RouteTarget::Fate(Hop::Failed);
         let next = self.hops.define(&[Member { hop: Hop::Failed, weight: 1 }])?;
         objects.now.insert(id, Object { next, way });
         self.counters.early += 1;
@@ -311,18 +313,20 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
     }
 
     /// What a way comes to, in ports.
-    fn members(&mut self, source: Source, way: &Way) -> Result<Vec<Member>, NextHopFault> {
+    fn members(&mut self, source: Source, way: &RouteTarget) -> Result<Vec<Member>, NextHopFault> {
         Ok(match way {
-            Way::Paths(paths) if paths.len() > MEMBERS_LIMIT => return Err(NextHopFault::Members),
-            Way::Objects(group) if group.len() > MEMBERS_LIMIT => {
+            RouteTarget::Paths(paths) if paths.len() > MEMBERS_LIMIT => {
                 return Err(NextHopFault::Members);
             }
-            Way::Fate(hop) => vec![Member { hop: *hop, weight: 1 }],
-            Way::Members(members) => members.clone(),
-            Way::Path(path) => vec![self.member(path)],
-            Way::Paths(paths) => paths.iter().map(|path| self.member(path)).collect(),
-            Way::Object(id) => self.members_of(source, *id)?,
-            Way::Objects(group) => {
+            RouteTarget::Objects(group) if group.len() > MEMBERS_LIMIT => {
+                return Err(NextHopFault::Members);
+            }
+            RouteTarget::Fate(hop) => vec![Member { hop: *hop, weight: 1 }],
+            RouteTarget::Members(members) => members.clone(),
+            RouteTarget::Path(path) => vec![self.member(path)],
+            RouteTarget::Paths(paths) => paths.iter().map(|path| self.member(path)).collect(),
+            RouteTarget::Object(id) => self.members_of(source, *id)?,
+            RouteTarget::Objects(group) => {
                 let mut members = Vec::new();
                 for &(id, weight) in group {
                     let within = self.members_of(source, id)?.into_iter();
@@ -352,7 +356,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         Member { hop, weight: path.weight }
     }
 
-    fn define(&mut self, source: Source, id: u32, way: &Way) {
+    fn define(&mut self, source: Source, id: u32, way: &RouteTarget) {
         let members = self.members(source, way);
         let done = members.and_then(|members| self.place(source, id, way, &members));
         self.counters.next_hops_refused += u64::from(done.is_err());
@@ -364,7 +368,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         &mut self,
         source: Source,
         id: u32,
-        way: &Way,
+        way: &RouteTarget,
         members: &[Member],
     ) -> Result<(), NextHopFault> {
         let objects = &mut self.objects[source as usize];
@@ -399,7 +403,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
     /// Works out anew the groups that have `id` as a member.
     fn rebuild_groups(&mut self, source: Source, id: u32) {
         let has_it = |object: &Object| match &object.way {
-            Way::Objects(group) => group.iter().any(|(member, _)| *member == id),
+            RouteTarget::Objects(group) => group.iter().any(|(member, _)| *member == id),
             _ => false,
         };
         let now = self.objects[source as usize].now.iter();
@@ -419,11 +423,11 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         };
         let mut smaller = Vec::new();
         for (group, object) in &mut objects.now {
-            let Way::Objects(members) = &mut object.way else { continue };
+            let RouteTarget::Objects(members) = &mut object.way else { continue };
             let before = members.len();
             members.retain(|(member, _)| *member != id);
             if members.is_empty() {
-                object.way = Way::Fate(Hop::Failed);
+                object.way = RouteTarget::Fate(Hop::Failed);
                 smaller.push(*group);
             } else if members.len() < before {
                 smaller.push(*group);

@@ -49,7 +49,7 @@ pub struct Path {
 
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RouteTarget {
     /// To a next-hop object.
     Object(u32),
     /// To a group of next-hop objects, each with its weight.
@@ -76,7 +76,7 @@ pub enum RouteUpdate {
         /// The source's preference, the less the better.
         metric: u32,
         /// Where it leads.
-        way: Way,
+        way: RouteTarget,
     },
     /// The route is no more.
     Withdraw {
@@ -90,7 +90,7 @@ pub enum RouteUpdate {
         /// Its number at the source.
         id: u32,
         /// Where it leads.
-        way: Way,
+        way: RouteTarget,
     },
     /// The next-hop object is no more.
     Forget {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::next_hop::{Hop, Rejection};
-use crate::route_update::{AnyPrefix, Path, RouteUpdate, Way};
+use crate::route_update::{AnyPrefix, Path, RouteTarget, RouteUpdate};
 
 /// `NLMSG_ERROR`: an answer's error number, or 0 for an acknowledgement.
 pub const ERROR: u16 = 2;
@@ -216,7 +216,7 @@ fn read_route(
         RouteUpdate::Withdraw { prefix, metric }
     } else {
         let way = match fate(kind) {
-            Some(fate) => Way::Fate(fate),
+            Some(fate) => RouteTarget::Fate(fate),
             None => way(&found, ignored)?,
         };
         RouteUpdate::Announce { prefix, protocol, metric, way }
@@ -238,16 +238,16 @@ fn fate(kind: u8) -> Option<Hop> {
     }
 }
 
-fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, NetlinkFault> {
+fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<RouteTarget, NetlinkFault> {
     if let Some(id) = found.object {
-        return Ok(Way::Object(id));
+        return Ok(RouteTarget::Object(id));
     }
     if found.is_encapsulated {
         ignored.encapsulated += 1;
-        return Ok(Way::Fate(Hop::Beside));
+        return Ok(RouteTarget::Fate(Hop::Beside));
     }
     let Some(mut rest) = found.paths else {
-        return Ok(Way::Path(Path { link: found.link, gateway: found.gateway, weight: 1 }));
+        return Ok(RouteTarget::Path(Path { link: found.link, gateway: found.gateway, weight: 1 }));
     };
     let mut paths = Vec::new();
     while !rest.is_empty() {
@@ -258,7 +258,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, Netlin
         let within = RouteAttributes::read(&path[8..])?;
         if within.is_encapsulated {
             ignored.encapsulated += 1;
-            return Ok(Way::Fate(Hop::Beside));
+            return Ok(RouteTarget::Fate(Hop::Beside));
         }
         let link = u32_at(path, 4).ok_or(NetlinkFault::Length)?;
         let weight = u16::from(path[3]) + 1;
@@ -269,7 +269,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, Netlin
         paths.retain(|(is_dead, _)| !is_dead);
     }
     let paths: Vec<Path> = paths.into_iter().map(|(_, path)| path).collect();
-    if paths.is_empty() { Err(NetlinkFault::Length) } else { Ok(Way::Paths(paths)) }
+    if paths.is_empty() { Err(NetlinkFault::Length) } else { Ok(RouteTarget::Paths(paths)) }
 }
 
 fn read_next_hop(
@@ -296,16 +296,18 @@ fn read_next_hop(
         return Ok(Some(RouteUpdate::Forget { id }));
     }
     let way = match group {
-        _ if is_blackhole => Way::Fate(Hop::Blackhole),
+        _ if is_blackhole => RouteTarget::Fate(Hop::Blackhole),
         _ if is_encapsulated => {
             ignored.encapsulated += 1;
-            Way::Fate(Hop::Beside)
+            RouteTarget::Fate(Hop::Beside)
         }
-        None => Way::Path(Path { link, gateway, weight: 1 }),
+        None => RouteTarget::Path(Path { link, gateway, weight: 1 }),
         Some(value) if value.is_empty() || value.len() % 8 != 0 => return Err(NetlinkFault::Value),
         Some(value) => {
             let members = value.chunks_exact(8);
-            Way::Objects(members.map(|member| (id_of(member), u16::from(member[4]) + 1)).collect())
+            RouteTarget::Objects(
+                members.map(|member| (id_of(member), u16::from(member[4]) + 1)).collect(),
+            )
         }
     };
     Ok(Some(RouteUpdate::Define { id, way }))

@@ -7,9 +7,11 @@ mod recording;
 use std::fmt::Write;
 
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings, Sharing, TokenBucket};
+use nilometer_queue::{
+    Any, Capacity, DisciplineKind, Packet, Reason, Settings, Sharing, TokenBucket,
+};
 use nilometer_router::fabric::{BURST, Fabric, FabricPlan, MemoryLimits};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
@@ -41,7 +43,7 @@ type Drops = Vec<(Reason, Cargo)>;
 const LINK: Rate = Rate::from_megabits(100);
 const PORTS: usize = 5;
 
-fn discipline(kind: Kind, packets: u32) -> Any<Cargo> {
+fn discipline(kind: DisciplineKind, packets: u32) -> Any<Cargo> {
     Any::new(&Settings::new(kind, Capacity::Packets(packets), LINK)).expect("settings")
 }
 
@@ -49,8 +51,8 @@ fn dq_plus() -> Variant {
     Variant::DqPlus { minimum_backlog_bytes: 1500, minimum_share: 0.1, deferral_periods: None }
 }
 
-fn shape() -> Shape {
-    Shape::new(PORTS, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape")
+fn shape() -> SwitchShape {
+    SwitchShape::new(PORTS, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape")
 }
 
 fn fabric(variant: Option<Variant>, packets: u64) -> Fabric<Cargo> {
@@ -59,7 +61,7 @@ fn fabric(variant: Option<Variant>, packets: u64) -> Fabric<Cargo> {
     // Beside this the memory counts, and what it counts is compared with what is there.
     let memory = Some(MemoryLimits { packets: 100_000, sharing });
     let plan = FabricPlan { shape: shape(), variant, input, memory };
-    let outputs = (0..PORTS).map(|_| discipline(Kind::TailDrop, 50)).collect();
+    let outputs = (0..PORTS).map(|_| discipline(DisciplineKind::TailDrop, 50)).collect();
     Fabric::new(plan, outputs).expect("a fabric")
 }
 
@@ -95,7 +97,12 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
             got.push(cargo);
         }
         match rng.below(400) {
-            0 => fabric.set_discipline(now, output, discipline(Kind::TailDrop, 80), &mut drops),
+            0 => fabric.set_discipline(
+                now,
+                output,
+                discipline(DisciplineKind::TailDrop, 80),
+                &mut drops,
+            ),
             1 => {
                 let variant =
                     [None, Some(Variant::Original), Some(dq_plus())][rng.below(3) as usize];
@@ -145,7 +152,7 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
 #[test]
 fn together_is_one_by_one() {
     for (kind, variant) in
-        Kind::ALL.into_iter().flat_map(|kind| [(kind, None), (kind, Some(dq_plus()))])
+        DisciplineKind::ALL.into_iter().flat_map(|kind| [(kind, None), (kind, Some(dq_plus()))])
     {
         let mut rng = Rng::new(9, u32::from_be_bytes(*b"twin"), kind as u64);
         let (mut one, mut all) = (fabric(variant, 60), fabric(variant, 60));
@@ -232,7 +239,12 @@ struct Late {
 impl Late {
     fn new(burst_bytes: Option<u64>) -> Late {
         let mut fabric = fabric(None, 1000);
-        fabric.set_discipline(us(0), 2, discipline(Kind::TailDrop, 2_000), &mut Drops::new());
+        fabric.set_discipline(
+            us(0),
+            2,
+            discipline(DisciplineKind::TailDrop, 2_000),
+            &mut Drops::new(),
+        );
         fabric.set_rate(2, Some(LINK));
         fabric.set_burst(2, burst_bytes);
         Late { fabric, now: Time::ZERO, number: 0 }
@@ -377,9 +389,9 @@ fn a_row_spends_what_it_was_granted_and_the_largest_packet_of_what_it_saved() {
 #[test]
 fn refuses_what_does_not_fit() {
     let plan = *fabric(None, 10).plan();
-    assert!(Fabric::new(plan, vec![discipline(Kind::TailDrop, 5)]).is_err());
+    assert!(Fabric::new(plan, vec![discipline(DisciplineKind::TailDrop, 5)]).is_err());
     let mut fabric = fabric(None, 10);
-    let other = Shape::new(PORTS + 1, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape");
+    let other = SwitchShape::new(PORTS + 1, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape");
     assert!(fabric.set_queueing(us(0), other, None, &mut Drops::new()).is_err());
     let wrong = Variant::Reserved { minimum_backlog_bytes: 0, minimum_share: 0.1 };
     assert!(fabric.set_queueing(us(0), shape(), Some(wrong), &mut Drops::new()).is_err());
@@ -422,7 +434,7 @@ fn what_crosses_is_recorded() {
         let mut plan = *fabric(variant, 120).plan();
         plan.input.framing = framing;
         plan.memory = (framing == Framing::Cells).then_some(memory);
-        let outputs = (0..PORTS).map(|_| discipline(Kind::Qsdrr, 60)).collect();
+        let outputs = (0..PORTS).map(|_| discipline(DisciplineKind::Qsdrr, 60)).collect();
         let mut fabric = Fabric::new(plan, outputs).expect("a plan");
         fabric.set_rate(1, Some(LINK));
         fabric.set_burst(1, Some(4_000));

@@ -2,9 +2,9 @@
 //! get, at inputs and in the memory of all; and one that is busy alone has its link.
 
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Alpha, Any, Capacity, Kind, Packet, Reason, Settings, Sharing};
+use nilometer_queue::{Alpha, Any, Capacity, DisciplineKind, Packet, Reason, Settings, Sharing};
 use nilometer_router::fabric::{Fabric, FabricPlan, MemoryLimits};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
@@ -55,7 +55,8 @@ fn alpha(rng: &mut Rng) -> Alpha {
 fn fabric(plan: FabricPlan, output_packets: u32) -> Fabric<Cargo> {
     let ports = plan.shape.ports();
     let discipline = || {
-        let settings = Settings::new(Kind::TailDrop, Capacity::Packets(output_packets), LINK);
+        let settings =
+            Settings::new(DisciplineKind::TailDrop, Capacity::Packets(output_packets), LINK);
         Any::new(&settings).expect("settings")
     };
     let mut fabric =
@@ -130,7 +131,7 @@ impl Bucket {
 fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
     let ports = 2 + rng.below(6) as usize;
     let speedup = [1.0, 1.5, 2.0][rng.below(3) as usize];
-    let shape = Shape::new(ports, speedup, LINK, PERIOD).expect("a shape");
+    let shape = SwitchShape::new(ports, speedup, LINK, PERIOD).expect("a shape");
     let fair = shape.capacity().bits_per_second() as f64 / ports as f64;
     let burst = (1 + rng.below(40)) as f64;
     let carried = 2.0 * fair / 8.0 * PERIOD.as_secs_f64() / f64::from(BYTES);
@@ -221,7 +222,7 @@ fn an_output_that_is_busy_alone_has_its_link() {
     for case in 0..60 {
         let mut rng = Rng::new(3, PURPOSE, case);
         let ports = 2 + rng.below(6) as usize;
-        let shape = Shape::new(ports, 2.0, LINK, PERIOD).expect("a shape");
+        let shape = SwitchShape::new(ports, 2.0, LINK, PERIOD).expect("a shape");
         // A period's worth of a link is 12.5 packets.
         let packets = 60 * ports as u64;
         let sharing = Sharing::default();
@@ -257,7 +258,7 @@ fn an_output_that_is_busy_alone_has_its_link() {
 
 #[test]
 fn reserves_that_do_not_fit_are_refused() {
-    let shape = Shape::new(4, 2.0, LINK, PERIOD).expect("a shape");
+    let shape = SwitchShape::new(4, 2.0, LINK, PERIOD).expect("a shape");
     let of = |reserve| Sharing { reserve_packets: Some(reserve), alpha: Alpha::TWO };
     let plan = |reserve, memory| FabricPlan {
         shape,
@@ -271,7 +272,7 @@ fn reserves_that_do_not_fit_are_refused() {
         memory,
     };
     let made = |plan: FabricPlan| {
-        let settings = Settings::new(Kind::TailDrop, Capacity::Packets(10), LINK);
+        let settings = Settings::new(DisciplineKind::TailDrop, Capacity::Packets(10), LINK);
         let outputs = (0..4).map(|_| Any::new(&settings).expect("settings")).collect();
         Fabric::<Cargo>::new(plan, outputs).map(|_| ()).map_err(|why| why.to_string())
     };

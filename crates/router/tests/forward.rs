@@ -6,7 +6,7 @@ use nilometer_router::forward::fragment::Fragments;
 use nilometer_router::forward::icmp::{IPV4_ERROR_BYTES, IPV6_ERROR_BYTES, Problem};
 use nilometer_router::forward::icmp_suppression::Arrival;
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
-use nilometer_router::forward::martian::Filter;
+use nilometer_router::forward::martian::MartianFilter;
 use nilometer_router::forward::options::{Options, SourceRouting, Visit};
 use nilometer_router::forward::report::{Cause, Reporter};
 use nilometer_router::forward::{ecmp, extension, hop};
@@ -264,8 +264,8 @@ fn hostile_packets_are_cut_and_find_a_path() {
         let Ok(header) = header else { continue };
         let _ = ecmp::flow_hash(3, &header, Some(rng.below(3) as u32));
         let AnyKey::V4(key) = header.key else { continue };
-        let is_martian = Filter::Standard.source_ipv4(key.source).is_some();
-        assert!(is_martian || Filter::Least.source_ipv4(key.source).is_none());
+        let is_martian = MartianFilter::Standard.source_ipv4(key.source).is_some();
+        assert!(is_martian || MartianFilter::Least.source_ipv4(key.source).is_none());
         let Ok(fragments) = Fragments::of(&packet, 68 + rng.below(600) as u16) else { continue };
         let mut of_fragments = None;
         for piece in fragments {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use nilometer_router::fpm::{FpmFault, Stream};
 use nilometer_router::rtnetlink;
 use nilometer_router::{
-    AnyPrefix, Fib, Hop, Path, Point, Rejection, RouteLimits, RouteTable, RouteUpdate, Source,
-    TreeBitmap, Way,
+    AnyPrefix, Fib, Hop, Path, Point, Rejection, RouteLimits, RouteTable, RouteTarget, RouteUpdate,
+    Source, TreeBitmap,
 };
 use nilometer_stat::Rng;
 
@@ -85,16 +85,16 @@ fn what_zebra_says_is_understood_in_any_pieces() {
     let announce = |prefix, way| RouteUpdate::Announce { prefix, protocol: BGP, metric: 20, way };
     let path = |link, gateway: &str, weight| Path { link, gateway: Some(ip(gateway)), weight };
     let expected = [
-        RouteUpdate::Define { id: 7, way: Way::Path(path(10, "198.18.0.1", 1)) },
-        RouteUpdate::Define { id: 8, way: Way::Path(path(11, "fe80::2", 1)) },
-        RouteUpdate::Define { id: 9, way: Way::Objects(vec![(7, 1), (8, 3)]) },
-        announce(prefix("10.0.0.0", 8), Way::Object(9)),
-        announce(prefix("fd00::", 8), Way::Path(path(11, "fe80::1", 1))),
+        RouteUpdate::Define { id: 7, way: RouteTarget::Path(path(10, "198.18.0.1", 1)) },
+        RouteUpdate::Define { id: 8, way: RouteTarget::Path(path(11, "fe80::2", 1)) },
+        RouteUpdate::Define { id: 9, way: RouteTarget::Objects(vec![(7, 1), (8, 3)]) },
+        announce(prefix("10.0.0.0", 8), RouteTarget::Object(9)),
+        announce(prefix("fd00::", 8), RouteTarget::Path(path(11, "fe80::1", 1))),
         announce(
             prefix("10.1.0.0", 16),
-            Way::Paths(vec![path(10, "198.18.0.1", 5), path(11, "198.18.0.2", 1)]),
+            RouteTarget::Paths(vec![path(10, "198.18.0.1", 5), path(11, "198.18.0.2", 1)]),
         ),
-        announce(prefix("10.2.0.0", 16), Way::Fate(Hop::Reject(Rejection::Prohibited))),
+        announce(prefix("10.2.0.0", 16), RouteTarget::Fate(Hop::Reject(Rejection::Prohibited))),
         RouteUpdate::Withdraw { prefix: prefix("10.9.0.0", 16), metric: 20 },
         RouteUpdate::Forget { id: 9 },
     ];
@@ -136,7 +136,7 @@ fn what_is_not_ours_is_counted_and_left_out() {
     assert_eq!((ignored.multicast, ignored.selective, ignored.table, ignored.kind), (1, 1, 1, 1));
     assert_eq!(ignored.encapsulated, 1);
     let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
-    assert_eq!(*way, Way::Fate(Hop::Beside), "the kernel encapsulates");
+    assert_eq!(*way, RouteTarget::Fate(Hop::Beside), "the kernel encapsulates");
 }
 
 /// By the type of the route alone (`RTN_`, linux/rtnetlink.h).
@@ -157,7 +157,7 @@ fn the_type_of_a_route_may_say_all_of_its_fate() {
         let route = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, kind).bytes();
         let (updates, _) = told(1, &frame(&[route]));
         let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
-        assert_eq!(*way, Way::Fate(fate), "type {kind}");
+        assert_eq!(*way, RouteTarget::Fate(fate), "type {kind}");
     }
     for (kind, message) in [(0, rtnetlink::NEW_ROUTE), (10, rtnetlink::NEW_ROUTE)] {
         let (updates, stream) =
@@ -176,12 +176,12 @@ fn the_attributes_of_an_object_say_what_it_is() {
         (updates, stream.counters().ignored.encapsulated, stream.counters().malformed)
     };
     let define = |way| vec![RouteUpdate::Define { id: 7, way }];
-    assert_eq!(object(4, &[]), (define(Way::Fate(Hop::Blackhole)), 0, 0));
-    assert_eq!(object(8, &[0; 4]), (define(Way::Fate(Hop::Beside)), 1, 0));
-    let path = |gateway| Way::Path(Path { link: 12, gateway, weight: 1 });
+    assert_eq!(object(4, &[]), (define(RouteTarget::Fate(Hop::Blackhole)), 0, 0));
+    assert_eq!(object(8, &[0; 4]), (define(RouteTarget::Fate(Hop::Beside)), 1, 0));
+    let path = |gateway| RouteTarget::Path(Path { link: 12, gateway, weight: 1 });
     assert_eq!(object(6, &[198, 18, 0, 1]), (define(path(Some(ip("198.18.0.1")))), 0, 0));
     assert_eq!(object(9, &[]), (define(path(None)), 0, 0));
-    let group = Way::Objects(vec![(u32::from_ne_bytes([1, 2, 3, 4]), 6)]);
+    let group = RouteTarget::Objects(vec![(u32::from_ne_bytes([1, 2, 3, 4]), 6)]);
     assert_eq!(object(2, &[1, 2, 3, 4, 5, 0, 0, 0]), (define(group), 0, 0));
     for value in [&[][..], &[0; 7], &[0; 12]] {
         assert_eq!(object(2, value), (Vec::new(), 0, 1), "a group of {} bytes", value.len());
@@ -194,7 +194,7 @@ fn a_way_that_the_kernel_calls_dead_is_not_taken_while_another_lives() {
     let told_of = |ways: &[[u8; 8]]| {
         let several = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, UNICAST);
         let (updates, _) = told(1, &frame(&[several.attribute(9, &ways.concat()).bytes()]));
-        let [RouteUpdate::Announce { way: Way::Paths(paths), .. }] = &updates[..] else {
+        let [RouteUpdate::Announce { way: RouteTarget::Paths(paths), .. }] = &updates[..] else {
             panic!("{updates:?}");
         };
         paths.iter().map(|path| path.link).collect::<Vec<_>>()

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use nilometer_router::{
-    AnyPrefix, FibLinear, Hop, Lookups, Member, Path, Prefix, RouteLimits, RouteTable, RouteUpdate,
-    Snapshot, Source, TreeBitmap, Way,
+    AnyPrefix, FibLinear, Hop, Lookups, Member, Path, Prefix, RouteLimits, RouteTable, RouteTarget,
+    RouteUpdate, Snapshot, Source, TreeBitmap,
 };
 use nilometer_stat::Rng;
 
@@ -27,22 +27,24 @@ fn prefix(number: u64) -> AnyPrefix {
     AnyPrefix::V4(Prefix::new(0x0a00_0000 + ((number as u32) << 8), 24).expect("short enough"))
 }
 
-fn some_way(rng: &mut Rng) -> Way {
+fn some_way(rng: &mut Rng) -> RouteTarget {
     let gateway = |rng: &mut Rng| Some(IpAddr::V4(Ipv4Addr::from(rng.below(200) as u32)));
     let link = 1 + rng.below(4) as u32;
     match rng.below(5) {
-        0 => Way::Path(Path { link, gateway: gateway(rng), weight: 1 }),
+        0 => RouteTarget::Path(Path { link, gateway: gateway(rng), weight: 1 }),
         1 => {
             let paths = (1..4).map(|link| Path { link, gateway: gateway(rng), weight: 1 });
-            Way::Paths(paths.collect())
+            RouteTarget::Paths(paths.collect())
         }
         2 => {
             let hop = |port| Hop::Via { port, gateway: None };
             let members = [(1, 1), (2, 1 + rng.below(3) as u16)];
-            Way::Members(members.map(|(port, weight)| Member { hop: hop(port), weight }).into())
+            RouteTarget::Members(
+                members.map(|(port, weight)| Member { hop: hop(port), weight }).into(),
+            )
         }
-        3 => Way::Fate(Hop::Blackhole),
-        _ => Way::Object(rng.below(8) as u32),
+        3 => RouteTarget::Fate(Hop::Blackhole),
+        _ => RouteTarget::Object(rng.below(8) as u32),
     }
 }
 
@@ -54,7 +56,7 @@ fn some_update(rng: &mut Rng) -> RouteUpdate {
         2 | 3 => RouteUpdate::Forget { id: rng.below(8) as u32 },
         4..=6 => {
             let path = Path { link: 1 + rng.below(4) as u32, gateway: None, weight: 1 };
-            RouteUpdate::Define { id: rng.below(8) as u32, way: Way::Path(path) }
+            RouteUpdate::Define { id: rng.below(8) as u32, way: RouteTarget::Path(path) }
         }
         7..=9 => RouteUpdate::Withdraw { prefix, metric: 0 },
         _ => RouteUpdate::Announce { prefix, protocol: 4, metric: 0, way: some_way(rng) },
@@ -121,11 +123,11 @@ fn what_could_not_be_done_as_it_was_said_is_counted() {
         |number, way| RouteUpdate::Announce { prefix: prefix(number), protocol: 4, metric: 0, way };
     let path = |link| Path { link, gateway: None, weight: 1 };
     let updates = [
-        announce(1, Way::Path(path(1))),
-        announce(2, Way::Path(path(9))),
-        announce(3, Way::Paths(vec![path(9), path(1)])),
+        announce(1, RouteTarget::Path(path(1))),
+        announce(2, RouteTarget::Path(path(9))),
+        announce(3, RouteTarget::Paths(vec![path(9), path(1)])),
         RouteUpdate::Forget { id: 5 },
-        announce(4, Way::Object(6)),
+        announce(4, RouteTarget::Object(6)),
     ];
     table.apply(Source::Fpm, &updates);
     let counters = table.counters();
@@ -135,11 +137,11 @@ fn what_could_not_be_done_as_it_was_said_is_counted() {
     for (count, refused) in [(256, 0), (257, 1)] {
         let gateway = |number| Some(IpAddr::V4(Ipv4Addr::from(number)));
         let paths = (0..count).map(|number| Path { gateway: gateway(number), ..path(1) }).collect();
-        table.apply(Source::Fpm, &[announce(5, Way::Paths(paths))]);
+        table.apply(Source::Fpm, &[announce(5, RouteTarget::Paths(paths))]);
         assert_eq!(table.counters().next_hops_refused, refused, "{count} paths");
     }
     for (count, refused) in [(256, 1), (257, 2)] {
-        let way = Way::Objects((0..count).map(|id| (1_000 + id, 1)).collect());
+        let way = RouteTarget::Objects((0..count).map(|id| (1_000 + id, 1)).collect());
         table.apply(Source::Fpm, &[RouteUpdate::Define { id: 7, way }]);
         assert_eq!(table.counters().next_hops_refused, refused, "{count} objects");
     }
@@ -148,14 +150,19 @@ fn what_could_not_be_done_as_it_was_said_is_counted() {
 #[test]
 fn a_group_is_smaller_without_a_forgotten_object() {
     let mut table = table();
-    let path = |link| Way::Path(Path { link, gateway: None, weight: 1 });
+    let path = |link| RouteTarget::Path(Path { link, gateway: None, weight: 1 });
     let AnyPrefix::V4(to) = prefix(1) else { panic!("IPv4") };
     let updates = [
         RouteUpdate::Define { id: 1, way: path(1) },
         RouteUpdate::Define { id: 2, way: path(2) },
-        RouteUpdate::Define { id: 3, way: Way::Objects(vec![(1, 1), (2, 3)]) },
+        RouteUpdate::Define { id: 3, way: RouteTarget::Objects(vec![(1, 1), (2, 3)]) },
         RouteUpdate::Define { id: 4, way: path(3) },
-        RouteUpdate::Announce { prefix: prefix(1), protocol: 4, metric: 0, way: Way::Object(3) },
+        RouteUpdate::Announce {
+            prefix: prefix(1),
+            protocol: 4,
+            metric: 0,
+            way: RouteTarget::Object(3),
+        },
     ];
     table.apply(Source::Fpm, &updates);
     let members = |table: &Table| {

@@ -20,10 +20,10 @@ use super::routes::Routes;
 use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES};
 use nilometer_files::document::draft::Draft;
 use nilometer_linux::flow_offload::FlowOffload;
-use nilometer_linux::memory::{Memory, MemoryConfig};
+use nilometer_linux::memory::{MemoryConfig, PacketMemory};
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
-use nilometer_linux::port::{ChecksumOffload, Port, PortIo};
+use nilometer_linux::port::{AnyPort, ChecksumOffload, PortIo};
 use nilometer_linux::tap::{TapConfig, TapPort};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 
@@ -76,7 +76,7 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
         config.to_mut().tables.shortcuts = 0;
     }
     let config = &*config;
-    let mut memory = Memory::new(MemoryConfig {
+    let mut memory = PacketMemory::new(MemoryConfig {
         chunk_bytes: config.memory.buffer_bytes,
         chunks: config.memory.buffers,
         reserve: OWN_RESERVE,
@@ -176,7 +176,7 @@ fn make_fit(
     driver: &mut Driver,
     port: &PortSection,
     number: usize,
-    device: &Port,
+    device: &AnyPort,
 ) -> Result<Option<TapPort>> {
     let now = driver.now();
     let (router, memory) = driver.parts_mut();
@@ -198,7 +198,7 @@ fn make_fit(
 }
 
 /// What the pipeline is told of a port with this device.
-fn plan_of(port: &PortSection, device: &Port) -> PortPlan {
+fn plan_of(port: &PortSection, device: &AnyPort) -> PortPlan {
     let mtu_bytes = u16::try_from(device.mtu_bytes()).unwrap_or(u16::MAX).min(9_216);
     port.plan(device.mac(), mtu_bytes)
 }
@@ -222,11 +222,11 @@ fn flow_offload(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Op
 /// Opens the device of a port, and says how. It may take interfaces of the host where that is allowed, and
 /// let flows pass by shortcuts.
 fn open(
-    memory: &mut Memory,
+    memory: &mut PacketMemory,
     port: &PortSection,
     (allow_foreign, flow_offload): (bool, Option<(FlowOffload, u16)>),
     fallbacks: &mut Vec<String>,
-) -> Result<(Port, String)> {
+) -> Result<(AnyPort, String)> {
     let name = &port.interface;
     let checksum = match port.partial_checksums {
         true => ChecksumOffload::Partial,
@@ -249,9 +249,9 @@ fn open(
         allow_foreign,
         ..PacketPortConfig::default()
     };
-    let by_packet = |memory: &mut Memory| {
+    let by_packet = |memory: &mut PacketMemory| {
         let port = PacketPort::open(memory, name, &packet)?;
-        Ok((Port::Packet(port), "AF_PACKET".to_owned()))
+        Ok((AnyPort::Packet(port), "AF_PACKET".to_owned()))
     };
     if port.kind == PortKind::Packet {
         return by_packet(memory);
@@ -276,7 +276,7 @@ fn open(
 ///
 /// # Errors
 /// When the kernel does not say.
-fn kernel_addresses(port: &PortSection, device: &Port) -> Result<Option<String>> {
+fn kernel_addresses(port: &PortSection, device: &AnyPort) -> Result<Option<String>> {
     let name = &port.interface;
     let addresses = Netlink::open()?.addresses(name)?;
     if addresses.is_empty() {
@@ -287,7 +287,7 @@ fn kernel_addresses(port: &PortSection, device: &Port) -> Result<Option<String>>
     let away: Vec<_> = all.iter().map(|it| format!("ip addr del {it} dev {name}")).collect();
     // A packet socket gets copies; from AF_XDP nothing is left over for the kernel.
     let what = match device {
-        Port::Packet(_) => "and answers beside the router",
+        AnyPort::Packet(_) => "and answers beside the router",
         _ => "and gets no packet that comes by it",
     };
     let (all, away) = (all.join(", "), away.join("; "));
@@ -297,14 +297,18 @@ fn kernel_addresses(port: &PortSection, device: &Port) -> Result<Option<String>>
     )))
 }
 
-fn described(port: XdpPort) -> (Port, String) {
+fn described(port: XdpPort) -> (AnyPort, String) {
     let description = format!("AF_XDP, {}", port.description());
-    (Port::Xdp(port), description)
+    (AnyPort::Xdp(port), description)
 }
 
 /// Makes the interface on which the kernel gets what came by `device` for the router itself, and gives
 /// it the port's addresses: by it daemons know the port.
-fn beside(memory: &mut Memory, port: &PortSection, device: &Port) -> Result<Option<TapPort>> {
+fn beside(
+    memory: &mut PacketMemory,
+    port: &PortSection,
+    device: &AnyPort,
+) -> Result<Option<TapPort>> {
     let Some(name) = &port.punt else { return Ok(None) };
     ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is no interface name");
     let tap = TapPort::create(

@@ -25,7 +25,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkFlags;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nilometer_router::rtnetlink::{self, Ignored, Message, Messages, TABLE_LOCAL};
-use nilometer_router::{AnyPrefix, RouteBatch, RouteUpdate, Source, Way};
+use nilometer_router::{AnyPrefix, RouteBatch, RouteTarget, RouteUpdate, Source};
 use socket2::SockRef;
 
 use super::news::{LOOK, Outlet, Over, within};
@@ -312,7 +312,7 @@ impl Work {
                     self.is_stale = true;
                     return;
                 }
-                if matches!(way, Way::Paths(_)) {
+                if matches!(way, RouteTarget::Paths(_)) {
                     self.of_several.insert((*prefix, *metric));
                 } else {
                     self.of_several.remove(&(*prefix, *metric));

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_linux::netlink::MacAddress;
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
 use nilometer_router::classifier::{Inputs, Refused, RuleId};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::memory::Ticket;
@@ -173,7 +173,7 @@ fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Setting
         mtu_bytes,
         seed,
         index,
-        ..Settings::new(Kind::Qsdrr, Capacity::Packets(QUEUE_PACKETS), rate)
+        ..Settings::new(DisciplineKind::Qsdrr, Capacity::Packets(QUEUE_PACKETS), rate)
     }
 }
 
@@ -184,7 +184,7 @@ fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Setting
 pub fn fabric(config: &RouterConfig) -> Result<FabricPlan> {
     let (section, ports) = (&config.fabric, config.fabric_ports());
     let Shared { input: sharing, memory } = shares(config)?;
-    let shape = Shape::new(ports, section.speedup, section.link_rate, section.period)
+    let shape = SwitchShape::new(ports, section.speedup, section.link_rate, section.period)
         .map_err(|why| anyhow!("fabric: {why}"))?;
     let framing = if section.cells { Framing::Cells } else { Framing::Whole };
     let packets = section.input_packets;

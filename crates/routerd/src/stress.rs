@@ -18,8 +18,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use nilometer_queue::distributed::Fabric as Shape;
-use nilometer_router::memory::{Memory as Asked, Place};
+use nilometer_queue::distributed::SwitchShape;
+use nilometer_router::memory::{Memory, Place};
 use nilometer_router::pipeline::Router;
 use nilometer_sim::overload::{Load, Row};
 use nilometer_sim::stress::{StressError, StressLoad, StressPlan};
@@ -28,7 +28,7 @@ use nilometer_wire::{Span, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use nilometer_linux::memory::Memory;
+use nilometer_linux::memory::PacketMemory;
 
 /// Packets that a source makes up for in one turn, after the thread was held up.
 const MADE_UP_AT_ONCE: u32 = 4_096;
@@ -67,7 +67,7 @@ impl Default for StressBody {
 
 impl StressBody {
     /// The simulator's plan of the same test, on a fabric of this shape.
-    pub fn plan(&self, shape: &Shape) -> StressPlan {
+    pub fn plan(&self, shape: &SwitchShape) -> StressPlan {
         StressPlan {
             ports: shape.ports(),
             speedup: shape.speedup(),
@@ -231,7 +231,7 @@ impl Stress {
 
     /// Hears a broadcast, if there was one, and sends what is due, as far as that is no more than a turn
     /// may make up; whether anything was sent.
-    pub fn turn(&mut self, now: Time, router: &mut Router, memory: &mut Memory) -> bool {
+    pub fn turn(&mut self, now: Time, router: &mut Router, memory: &mut PacketMemory) -> bool {
         if self.view.is_over {
             return false;
         }
@@ -298,7 +298,7 @@ impl Stress {
         now: Time,
         (input, output): (usize, usize),
         router: &mut Router,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
     ) {
         let frame = &self.frames[output];
         let Some(place) = memory_take(memory, frame.len()) else {
@@ -314,8 +314,8 @@ impl Stress {
     }
 }
 
-fn memory_take(memory: &mut Memory, bytes: usize) -> Option<Place> {
-    Asked::take(memory, u16::try_from(bytes).ok()?)
+fn memory_take(memory: &mut PacketMemory, bytes: usize) -> Option<Place> {
+    Memory::take(memory, u16::try_from(bytes).ok()?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
 use nilometer_sim::{Hop, Link, Network, Packet, Plan, Queue, Route};
 use nilometer_wire::{Node, Port, Rate, Span, Time};
 
@@ -38,7 +38,7 @@ fn plan(flows: u32) -> Plan<Window> {
     let millis = |n: u64| Span::from_nanos(n * 1_000_000);
     let fifo = || Queue::Fifo { limit_bytes: 1 << 30 };
     let core = Rate::from_megabits(5 * u64::from(flows));
-    let settings = Settings::new(Kind::TailDrop, Capacity::Packets(1 << 20), core);
+    let settings = Settings::new(DisciplineKind::TailDrop, Capacity::Packets(1 << 20), core);
     let shared = Queue::Discipline(Any::new(&settings).expect("sane settings"));
     let mut links =
         vec![Link::new(core, millis(40), 1500, shared), Link::new(core, millis(40), 1500, fifo())];

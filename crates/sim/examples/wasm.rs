@@ -11,18 +11,18 @@ extern crate alloc;
 mod figure_14;
 
 use figure_14::{Point, plan};
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_sim::Network;
 use nilometer_sim::endpoint::Endpoint;
 use nilometer_tcp::Config;
 use nilometer_wire::{Span, Time};
 
 /// The digest of every delivery when `flows` flows share the bottleneck for `seconds`. `kind` counts
-/// the disciplines as [`Kind::ALL`] does; one that there is not gives zero.
+/// the disciplines as [`DisciplineKind::ALL`] does; one that there is not gives zero.
 // SAFETY: the name is this module's only export and clashes with nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn digest(kind: u32, flows: u32, seconds: u32, seed: u32) -> u64 {
-    let Some(&kind) = Kind::ALL.get(kind as usize) else { return 0 };
+    let Some(&kind) = DisciplineKind::ALL.get(kind as usize) else { return 0 };
     let point =
         Point { kind, buffer_packets: 200, flows, seed: u64::from(seed), tcp: Config::linux() };
     let mut network: Network<Endpoint> = Network::new(plan(&point), (), true);

@@ -28,7 +28,7 @@ use crate::quantity::seconds;
 use crate::refusal::Refusal;
 use crate::scenario::{DatagramSpec, Drawn, Scenario, VERSION};
 use crate::stack::FlowSpec;
-use crate::topology::{Passage, Step, Topology, Way};
+use crate::topology::{GroupPath, Passage, Step, Topology};
 use crate::wiring::{faults, links};
 
 /// The purpose of the random stream that delays starts, by flow.
@@ -258,14 +258,14 @@ impl Making<'_> {
     }
 
     /// The ways there and back.
-    fn ways(&mut self, from: &str, to: &str) -> Result<[Way; 2], Refusal> {
+    fn ways(&mut self, from: &str, to: &str) -> Result<[GroupPath; 2], Refusal> {
         Ok([self.topology.way(from, to)?, self.topology.way(to, from)?])
     }
 
     /// Adds one TCP flow that carries bytes from one host to another.
     fn connect(
         &mut self,
-        ways: [&Way; 2],
+        ways: [&GroupPath; 2],
         hosts: [u32; 2],
         transfer: Transfer,
     ) -> Result<(), Refusal> {
@@ -281,7 +281,7 @@ impl Making<'_> {
     /// and of their initial sequence numbers.
     fn join(
         &mut self,
-        ways: [&Way; 2],
+        ways: [&GroupPath; 2],
         hosts: [u32; 2],
         (kind, table): (FlowKind, usize),
         ends: impl FnOnce(Route, [u32; 2]) -> [Member; 2],

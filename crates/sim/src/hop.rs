@@ -19,7 +19,7 @@ pub enum Hop {
 /// What the engine knows of a link besides its state; twelve bytes, for they stand beside it in one
 /// cache line.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct LinkFacts {
     /// Where all packets go on alike.
     pub onward: Option<Hop>,
     /// Whether what leaves the link goes straight into the next one's flight.
@@ -41,7 +41,7 @@ pub(crate) struct Turns {
     pub alarm: u32,
 }
 
-impl Way {
+impl LinkFacts {
     /// The member to which all packets go, and the port there.
     #[inline(always)]
     pub fn member(&self) -> Option<(u32, Port)> {

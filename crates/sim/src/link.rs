@@ -38,7 +38,7 @@ use nilometer_stat::Rng;
 use nilometer_wire::{Port, Rate, Span, Time};
 
 use crate::followers::Followers;
-use crate::hop::{Hop, Turns, Way};
+use crate::hop::{Hop, LinkFacts, Turns};
 use crate::packet::{Packet, Route};
 use crate::parcel::{Annex, Parcel};
 
@@ -108,7 +108,7 @@ pub struct Link {
     /// Those that follow.
     following: u32,
     /// What comes after it.
-    pub(crate) way: Way,
+    pub(crate) way: LinkFacts,
     /// Packets on the wire or soon to be, that follow others.
     followers: Followers,
     pub(crate) turns: Turns,
@@ -153,7 +153,7 @@ impl Link {
             alike: 0,
             pending: 0,
             following: 0,
-            way: Way::default(),
+            way: LinkFacts::default(),
             followers: Followers::default(),
             turns: Turns::default(),
             out_packets: 0,
@@ -237,7 +237,7 @@ impl Link {
     pub fn enqueue(&mut self, now: Time, packet: &Packet, drops: &mut impl Drops<Packet>) {
         self.in_packets += 1;
         self.in_bytes += u64::from(packet.bytes);
-        let mut drops = Account(&mut self.drops, drops);
+        let mut drops = CountingDrops(&mut self.drops, drops);
         let Some(discipline) = &mut self.discipline else { return };
         if packet.bytes > self.mtu {
             drops.dropped(Reason::TooBig, *packet);
@@ -261,7 +261,7 @@ impl Link {
     ) -> Option<(Time, Packet, bool)> {
         while self.is_busy && self.free_at <= now {
             let discipline = self.discipline.as_mut()?;
-            let mut drops = Account(&mut self.drops, drops);
+            let mut drops = CountingDrops(&mut self.drops, drops);
             match discipline.dequeue(self.free_at, &mut drops) {
                 Some(packet) => {
                     let follows = replace(&mut self.is_streaming, true);
@@ -450,9 +450,9 @@ impl Link {
 }
 
 /// Counts drops in the link's own account and passes them on.
-struct Account<'a, D>(&'a mut Tally, &'a mut D);
+struct CountingDrops<'a, D>(&'a mut Tally, &'a mut D);
 
-impl<D: Drops<Packet>> Drops<Packet> for Account<'_, D> {
+impl<D: Drops<Packet>> Drops<Packet> for CountingDrops<'_, D> {
     fn dropped(&mut self, reason: Reason, packet: Packet) {
         self.0.dropped(reason, packet);
         self.1.dropped(reason, packet);

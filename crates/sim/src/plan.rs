@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::calendar::{GROUPS_LIMIT, Group};
-use crate::hop::{Turns, Way};
+use crate::hop::{LinkFacts, Turns};
 use crate::link::Link;
 
 pub use crate::hop::Hop;
@@ -41,7 +41,7 @@ enum End {
 
 impl<M> Plan<M> {
     /// The way of each link, and how many groups of lanes they share. With `fuses` false no link is fused.
-    pub(crate) fn ways(&self, fuses: bool) -> (Vec<(Way, Turns)>, usize) {
+    pub(crate) fn ways(&self, fuses: bool) -> (Vec<(LinkFacts, Turns)>, usize) {
         let ends = self.ends();
         let feeders = self.feeders();
         let fused: Vec<bool> = ends
@@ -66,7 +66,7 @@ impl<M> Plan<M> {
                 End::ByRoute(table) => (None, table),
             };
             let (is_fused, is_eager, group) = (fused[link], eager[link], chosen[link]);
-            let way = Way { onward, is_fused, is_eager, is_plain, group };
+            let way = LinkFacts { onward, is_fused, is_eager, is_plain, group };
             ways.push((way, Turns { by_route, alarm }));
         }
         (ways, count)

@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 
 use nilometer_queue::codel::CoDelOptions;
 use nilometer_queue::tdrr::Averaging;
-use nilometer_queue::{Any, Capacity, End, Hashing, Kind, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, End, Hashing, Settings};
 use nilometer_wire::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ const CELL_PAYLOAD_BYTES: u64 = 48;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSpec {
-    /// A name of [`Kind`].
+    /// A name of [`DisciplineKind`].
     pub discipline: String,
     /// Most packets that wait. One of the three capacities is given.
     pub buffer_packets: Option<u32>,
@@ -146,8 +146,8 @@ impl QueueSpec {
     /// An unknown discipline, no capacity or several, a parameter out of its range.
     pub fn settings(&self, place: &Place<'_>) -> Result<Settings, Refusal> {
         let refuse = |what: &str| Refusal::value(place.name, what);
-        let Some(kind) = Kind::from_name(&self.discipline) else {
-            let known = Kind::ALL.iter().map(|kind| kind.name());
+        let Some(kind) = DisciplineKind::from_name(&self.discipline) else {
+            let known = DisciplineKind::ALL.iter().map(|kind| kind.name());
             return Err(Refusal::unknown(place.name, &self.discipline, known));
         };
         let capacity = match (self.buffer_packets, self.buffer_bytes, self.buffer_cells) {
@@ -188,22 +188,22 @@ impl QueueSpec {
             spec.ecn = codel.ecn;
         };
         match settings.kind {
-            Kind::TailDrop => {}
-            Kind::Red => {
+            DisciplineKind::TailDrop => {}
+            DisciplineKind::Red => {
                 let red = &settings.red;
                 (spec.max_p, spec.w_q) = (Some(red.max_probability), Some(red.weight));
                 spec.min_th_percent = Some(red.min_percent);
                 spec.max_th_percent = Some(red.max_percent);
                 (spec.gentle, spec.ecn) = (Some(red.gentle), red.ecn);
             }
-            Kind::Blue => {
+            DisciplineKind::Blue => {
                 let blue = &settings.blue;
                 (spec.d1, spec.d2) = (Some(blue.increment), Some(blue.decrement));
                 spec.freeze_ms = Some(blue.freeze.as_secs_f64() * 1e3);
                 (spec.threshold_percent, spec.ecn) = (blue.threshold_percent, blue.ecn);
             }
-            Kind::Drr => many(&mut spec, settings.drr_drop_from),
-            Kind::Tdrr => {
+            DisciplineKind::Drr => many(&mut spec, settings.drr_drop_from),
+            DisciplineKind::Tdrr => {
                 many(&mut spec, settings.tdrr.drop_from);
                 match settings.tdrr.averaging {
                     Averaging::PerDeparture(weight) => spec.averaging_weight = Some(weight),
@@ -212,19 +212,19 @@ impl QueueSpec {
                     }
                 }
             }
-            Kind::Qsdrr => {
+            DisciplineKind::Qsdrr => {
                 many(&mut spec, settings.qsdrr.drop_from);
                 spec.strictly_smallest = Some(settings.qsdrr.strictly_smallest);
                 spec.release_below_percent = settings.qsdrr.release_below_percent;
             }
-            Kind::CoDel => codel(&mut spec, &settings.codel),
-            Kind::FqCoDel => {
+            DisciplineKind::CoDel => codel(&mut spec, &settings.codel),
+            DisciplineKind::FqCoDel => {
                 let own = &settings.fq_codel;
                 codel(&mut spec, &own.codel);
                 (spec.queues, spec.hashing) = (Some(own.queues), Some(spreading(own.hashing)));
                 spec.quantum_bytes = Some(own.quantum_bytes);
             }
-            Kind::Pie => {
+            DisciplineKind::Pie => {
                 let pie = &settings.pie;
                 (spec.target, spec.interval) = (Some(pie.target), Some(pie.update));
                 spec.ecn = pie.mark_below.is_some();
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn every_discipline_has_its_defaults() {
-        for kind in Kind::ALL {
+        for kind in DisciplineKind::ALL {
             let mut expected = Settings::new(kind, Capacity::Packets(100), Rate::from_megabits(10));
             expected.seed = 1;
             assert_eq!(spec(kind.name()).settings(&place()), Ok(expected), "{}", kind.name());
@@ -388,7 +388,7 @@ mod tests {
             quantum_bytes: Some(999),
             ..QueueSpec::default()
         };
-        for kind in Kind::ALL {
+        for kind in DisciplineKind::ALL {
             for spec in [QueueSpec::default(), said.clone()] {
                 let size = if spec.ecn { (None, Some(90_000)) } else { (Some(100), None) };
                 let (buffer_packets, buffer_bytes) = size;
@@ -400,17 +400,20 @@ mod tests {
                 assert_eq!(QueueSpec::in_force(&again), told);
                 // What concerns another kind is not in the table; what concerns this one is the same.
                 match kind {
-                    Kind::TailDrop => assert_eq!(again.capacity, settings.capacity),
-                    Kind::Red => assert_eq!(again.red, settings.red),
-                    Kind::Blue => assert_eq!(again.blue, settings.blue),
-                    Kind::Drr => assert_eq!(again.drr_drop_from, settings.drr_drop_from),
-                    Kind::Tdrr => assert_eq!(again.tdrr, settings.tdrr),
-                    Kind::Qsdrr => assert_eq!(again.qsdrr, settings.qsdrr),
-                    Kind::CoDel => assert_eq!(again.codel, settings.codel),
-                    Kind::FqCoDel => assert_eq!(again.fq_codel, settings.fq_codel),
-                    Kind::Pie => assert_eq!(again.pie, settings.pie),
+                    DisciplineKind::TailDrop => assert_eq!(again.capacity, settings.capacity),
+                    DisciplineKind::Red => assert_eq!(again.red, settings.red),
+                    DisciplineKind::Blue => assert_eq!(again.blue, settings.blue),
+                    DisciplineKind::Drr => assert_eq!(again.drr_drop_from, settings.drr_drop_from),
+                    DisciplineKind::Tdrr => assert_eq!(again.tdrr, settings.tdrr),
+                    DisciplineKind::Qsdrr => assert_eq!(again.qsdrr, settings.qsdrr),
+                    DisciplineKind::CoDel => assert_eq!(again.codel, settings.codel),
+                    DisciplineKind::FqCoDel => assert_eq!(again.fq_codel, settings.fq_codel),
+                    DisciplineKind::Pie => assert_eq!(again.pie, settings.pie),
                 }
-                if matches!(kind, Kind::Drr | Kind::Tdrr | Kind::Qsdrr) {
+                if matches!(
+                    kind,
+                    DisciplineKind::Drr | DisciplineKind::Tdrr | DisciplineKind::Qsdrr
+                ) {
                     let many = |it: &Settings| (it.queues, it.hashing);
                     assert_eq!(many(&again), many(&settings));
                 }

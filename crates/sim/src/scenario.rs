@@ -34,7 +34,7 @@ pub struct Scenario {
     pub about: String,
     /// What kind of scenario: a network where absent.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: ScenarioKind,
     /// Simulated seconds of a run.
     pub duration_s: f64,
     /// Seed of the first run.
@@ -68,7 +68,7 @@ pub struct Scenario {
 /// Kinds of scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ScenarioKind {
     /// Hosts, routers, links and flows.
     #[default]
     Network,

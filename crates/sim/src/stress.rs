@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use nilometer_queue::Sharing;
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::broadcast::{Announcement, DqError};
-use nilometer_queue::distributed::{Fabric, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_wire::{Rate, Span};
 use serde::Serialize;
@@ -129,7 +129,7 @@ impl StressPlan {
     /// The switch of this plan, under `variant`.
     pub fn switch(&self, variant: Variant) -> Result<SwitchPlan, DqError> {
         Ok(SwitchPlan {
-            fabric: Fabric::new(self.ports, self.speedup, self.link, self.period)?,
+            fabric: SwitchShape::new(self.ports, self.speedup, self.link, self.period)?,
             variant,
             input: InputLimits {
                 packets: u64::from(BUFFER_PACKETS),

@@ -28,7 +28,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
-use nilometer_queue::distributed::{Allocator, Fabric, Variant};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_queue::voq::{InputLimits, VirtualOutputs};
 use nilometer_queue::{Backlog, Discipline, Ledger, Packet};
 use nilometer_wire::{Node, Port, Span, Time};
@@ -51,7 +51,7 @@ impl<F, T: Fn(&F) -> Option<Port>> OutputOf<F> for T {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SwitchPlan {
     /// Ports, speed-up, links and update period.
-    pub fabric: Fabric,
+    pub fabric: SwitchShape,
     /// Which equations give the rates.
     pub variant: Variant,
     /// What each input's buffer holds.

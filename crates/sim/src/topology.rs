@@ -45,13 +45,13 @@ pub struct Step {
 
 /// The way between two groups.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct GroupPath {
     from: usize,
     to: usize,
     steps: Vec<Step>,
 }
 
-impl Way {
+impl GroupPath {
     /// The numbers of the groups at its ends.
     pub fn ends(&self) -> [usize; 2] {
         [self.from, self.to]
@@ -79,7 +79,7 @@ pub struct Topology {
     wire_names: BTreeMap<String, usize>,
     /// Of each place, the wires at it, in the order of their declaration.
     at: Vec<Vec<Step>>,
-    ways: BTreeMap<(usize, usize), Way>,
+    ways: BTreeMap<(usize, usize), GroupPath>,
 }
 
 impl Topology {
@@ -222,14 +222,14 @@ impl Topology {
     ///
     /// # Errors
     /// There is no way.
-    pub fn way(&mut self, from: &str, to: &str) -> Result<Way, Refusal> {
+    pub fn way(&mut self, from: &str, to: &str) -> Result<GroupPath, Refusal> {
         let none = || Refusal::NoPath { from: from.into(), to: to.into() };
         let ends = (self.place("flow", from)?, self.place("flow", to)?);
         if let Some(way) = self.ways.get(&ends) {
             return Ok(way.clone());
         }
         let steps = self.search(ends.0, ends.1).ok_or_else(none)?;
-        let way = Way { from: ends.0, to: ends.1, steps };
+        let way = GroupPath { from: ends.0, to: ends.1, steps };
         self.ways.insert(ends, way.clone());
         Ok(way)
     }
@@ -278,7 +278,12 @@ impl Topology {
     ///
     /// # Errors
     /// The two are joined pairwise and are no pair.
-    pub fn passages(&self, way: &Way, sender: u32, receiver: u32) -> Result<Vec<Passage>, Refusal> {
+    pub fn passages(
+        &self,
+        way: &GroupPath,
+        sender: u32,
+        receiver: u32,
+    ) -> Result<Vec<Passage>, Refusal> {
         let mut passages = Vec::with_capacity(way.steps.len());
         for &step in &way.steps {
             let wire = &self.wires[step.wire];

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_wire::Span;
 
 use crate::fault::{Faults, GilbertElliott};
@@ -57,7 +57,10 @@ fn check_link(place: &str, spec: &LinkSpec) -> Result<(), Refusal> {
     for (rate, queue) in rates {
         let (name, bytes, advice) = match queue {
             None => ("FIFO", spec.fifo_bytes, "fewer fifo_bytes"),
-            Some(queue) if Kind::from_name(&queue.discipline) == Some(Kind::TailDrop) => {
+            Some(queue)
+                if DisciplineKind::from_name(&queue.discipline)
+                    == Some(DisciplineKind::TailDrop) =>
+            {
                 ("tail_drop", queue.bytes_max(spec.mtu), "a smaller buffer")
             }
             Some(_) => continue,

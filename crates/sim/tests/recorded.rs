@@ -12,7 +12,7 @@ mod recording;
 use std::fmt::Write;
 
 use fluid::pour;
-use nilometer_queue::{Kind, Reason};
+use nilometer_queue::{DisciplineKind, Reason};
 use nilometer_sim::course::Course;
 use nilometer_sim::quantity::{
     self, de_rate, de_rate_if, de_size_if, de_span, de_span_if, ser_rate, ser_rate_if, ser_span,
@@ -112,7 +112,7 @@ fn stacks(table: &mut String) {
 }
 
 /// A queue with every key: each discipline takes those that concern it.
-fn told(kind: Kind) -> Value {
+fn told(kind: DisciplineKind) -> Value {
     json!({
         "discipline": kind.name(), "buffer_bytes": "30 kB", "ecn": true, "queues": 5,
         "hashing": "mixed", "drop_from": "front", "w_q": 0.05, "max_p": 0.2, "gentle": true,
@@ -123,7 +123,7 @@ fn told(kind: Kind) -> Value {
 }
 
 fn disciplines(table: &mut String) {
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let bare = json!({"discipline": kind.name(), "buffer_packets": 25});
         for (number, queue) in [bare, told(kind)].into_iter().enumerate() {
             let spec: QueueSpec = serde_json::from_value(queue.clone()).expect("a queue");

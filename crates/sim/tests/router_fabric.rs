@@ -2,7 +2,7 @@
 //! exact time: the same stages within 3 %, the same rates within 5 %.
 
 use nilometer_queue::distributed::Variant;
-use nilometer_queue::{Any, Capacity, Kind, Packet, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Packet, Settings};
 use nilometer_router::fabric::{Fabric, FabricPlan};
 use nilometer_sim::overload::Load;
 use nilometer_sim::stress::{StressLoad, StressPlan, run};
@@ -41,7 +41,7 @@ impl Driver {
         let shape = plan.switch(variant).expect("a switch").fabric;
         let input = plan.switch(variant).expect("a switch").input;
         let capacity = Capacity::Packets(10_000_000);
-        let settings = Settings::new(Kind::TailDrop, capacity, plan.link);
+        let settings = Settings::new(DisciplineKind::TailDrop, capacity, plan.link);
         let outputs = (0..plan.ports).map(|_| Any::new(&settings).expect("tail drop")).collect();
         let plan_of = FabricPlan { shape, variant: Some(variant), input, memory: None };
         let mut fabric = Fabric::new(plan_of, outputs).expect("a fabric");

@@ -2,7 +2,7 @@
 
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::broadcast::DqError;
-use nilometer_queue::distributed::{Fabric, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Alpha, Capacity, Packet, Sharing, TailDrop};
 use nilometer_sim::switch::{OutputOf, Switch, SwitchPlan};
@@ -43,7 +43,7 @@ fn reserved(ports: usize) -> Variant {
 
 fn plan(ports: usize, variant: Variant) -> SwitchPlan {
     SwitchPlan {
-        fabric: Fabric::new(ports, 2.0, LINK, PERIOD).unwrap(),
+        fabric: SwitchShape::new(ports, 2.0, LINK, PERIOD).unwrap(),
         variant,
         input: InputLimits {
             packets: 1000,
@@ -315,7 +315,7 @@ fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
         let quiet = rng.below(u64::from(ports)) as u32;
         let mut plan = plan(ports as usize, equations(&mut rng, ports as usize));
         let speedup = [1.0, 1.5, 2.0][rng.below(3) as usize];
-        plan.fabric = Fabric::new(ports as usize, speedup, LINK, PERIOD).unwrap();
+        plan.fabric = SwitchShape::new(ports as usize, speedup, LINK, PERIOD).unwrap();
         let fair = plan.fabric.capacity().bits_per_second() as f64 / f64::from(ports);
         let burst = (1 + rng.below(40)) as f64;
         let carried = 3.0 * fair * PERIOD.as_secs_f64() / 8.0 / 520.0;

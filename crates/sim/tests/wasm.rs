@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use figure_14::{Point, plan};
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_sim::Network;
 use nilometer_sim::endpoint::Endpoint;
 use nilometer_tcp::Config;
@@ -59,7 +59,7 @@ fn build(linker: &Path) -> PathBuf {
     target.join("wasm32-unknown-unknown/release/examples/wasm.wasm")
 }
 
-fn native(kind: Kind, seed: u64) -> u64 {
+fn native(kind: DisciplineKind, seed: u64) -> u64 {
     let point = Point { kind, buffer_packets: 200, flows: FLOWS, seed, tcp: Config::linux() };
     let mut network: Network<Endpoint> = Network::new(plan(&point), (), true);
     network.run_until(Time::ZERO + Span::from_secs(u64::from(SECONDS)));
@@ -83,7 +83,7 @@ fn node_gives_the_native_bits() {
     );
     let printed = output(Command::new("node").arg("-e").arg(script).arg(&module)).expect("Node.js");
     let expected: Vec<String> = [(0, 1), (1, 2), (5, 3), (7, 4)]
-        .map(|(kind, seed)| native(Kind::ALL[kind], seed).to_string())
+        .map(|(kind, seed)| native(DisciplineKind::ALL[kind], seed).to_string())
         .to_vec();
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
 }

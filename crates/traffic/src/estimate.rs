@@ -45,7 +45,7 @@ use crate::intervals::Volumes;
 pub use crate::intervals::default_interval_s;
 use crate::lengths::{self, Measured};
 use crate::model::{
-    Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, TrafficModel,
+    Coverage, FORMAT, Generation, Interval, LoadDriver, ModelError, Origin, TrafficModel,
 };
 use crate::partitioner::{Partitioned, Partitioner};
 use crate::pool::Prefix;
@@ -272,7 +272,7 @@ impl Found {
             coverage,
             generation: Generation {
                 time_divisor: 1.0,
-                driver: Driver::Connections,
+                driver: LoadDriver::Connections,
                 inter_connection_bound_s: options.bound_s,
                 ipv6_share: popularity.ipv6_share,
                 clients: options.clients.clone(),
@@ -283,7 +283,7 @@ impl Found {
         if options.harpoon {
             warnings.extend(warnings::few_files(model.coverage.flows_in_model));
             model = model.without_connections();
-            model.generation.driver = Driver::Sessions;
+            model.generation.driver = LoadDriver::Sessions;
         }
         let warnings = warnings.iter().map(Warning::to_string).collect();
         Ok(Estimate { model, warnings, notes: vec![], largest_batch })

@@ -23,15 +23,16 @@ pub struct Generation {
     /// Server prefixes.
     pub servers: Vec<Prefix>,
     /// What each interval is held to.
-    #[serde(default, skip_serializing_if = "Driver::is_connections")]
-    pub driver: Driver,
+    #[serde(default, skip_serializing_if = "LoadDriver::is_connections")]
+    pub driver: LoadDriver,
 }
 
 /// What a plan holds each interval to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Driver"))]
 #[serde(rename_all = "snake_case")]
-pub enum Driver {
+pub enum LoadDriver {
     /// Its connections and its bytes: as many sessions are active as make them.
     #[default]
     Connections,
@@ -39,9 +40,9 @@ pub enum Driver {
     Sessions,
 }
 
-impl Driver {
+impl LoadDriver {
     fn is_connections(&self) -> bool {
-        *self == Driver::Connections
+        *self == LoadDriver::Connections
     }
 }
 

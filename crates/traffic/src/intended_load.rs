@@ -3,15 +3,15 @@
 //! *Intended load* is what a tester tries to send (RFC 2285, section 3.5.1). A plan is driven by connections, or by active
 //! sessions as Harpoon is (sections 3 and 4.1).
 
-use crate::generation::Driver;
+use crate::generation::LoadDriver;
 use crate::model::{Interval, TrafficModel};
 use crate::sessions::{self, Demand};
 
 /// Connections intended for an interval; where sessions drive, those that its sessions make on average.
 pub(crate) fn connections(model: &TrafficModel, interval: &Interval) -> u64 {
     match model.generation.driver {
-        Driver::Connections => interval.to_perform().connections,
-        Driver::Sessions => {
+        LoadDriver::Connections => interval.to_perform().connections,
+        LoadDriver::Sessions => {
             let gaps = interval.duration_s / model.inter_connection.mean();
             libm::ceil(interval.sessions * gaps) as u64
         }
@@ -22,7 +22,7 @@ pub(crate) fn connections(model: &TrafficModel, interval: &Interval) -> u64 {
 /// number of sessions.
 pub(crate) fn payload_bytes(model: &TrafficModel, at: usize) -> u64 {
     let interval = &model.intervals[at];
-    if model.generation.driver == Driver::Connections {
+    if model.generation.driver == LoadDriver::Connections {
         return interval.to_perform().bytes;
     }
     let demand =

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::burstiness::Hurst;
 use crate::connections::{BYTES_MAX, ConnectionLaw, ConnectionVolume};
 pub use crate::coverage::{Coverage, LeftOut, Share};
-pub use crate::generation::{Driver, Generation};
+pub use crate::generation::{Generation, LoadDriver};
 use crate::lengths::FlowLengths;
 use crate::model_error::positive;
 pub use crate::model_error::{FORMAT, ModelError};
@@ -255,7 +255,7 @@ impl TrafficModel {
             return Err(ModelError::TooSmall(what, GAP_MIN_S));
         }
         let is_of_files = self.connection_law.is_none() && self.vectors.is_none();
-        if self.generation.driver == Driver::Sessions && !is_of_files {
+        if self.generation.driver == LoadDriver::Sessions && !is_of_files {
             return Err(ModelError::SessionsDrive);
         }
         Ok(())

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use nilometer_stat::{Empirical, Rng};
 
 use crate::model::{
-    Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
+    Coverage, FORMAT, Generation, Interval, LoadDriver, ModelError, Origin, Ranks, TrafficModel,
 };
 use crate::pool::Prefix;
 use crate::random_streams;
@@ -143,7 +143,7 @@ impl ModelSpecification {
             hurst: None,
             generation: Generation {
                 time_divisor: 1.0,
-                driver: Driver::Connections,
+                driver: LoadDriver::Connections,
                 inter_connection_bound_s: self.inter_connection.max(),
                 ipv6_share: 0.0,
                 clients: self.clients,

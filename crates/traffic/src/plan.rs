@@ -23,7 +23,7 @@ use crate::activity::{self, Activity};
 use crate::arrivals::{self, Arrivals, Window};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::intended_load;
-use crate::model::{Driver, Interval, ModelError, TrafficModel};
+use crate::model::{Interval, LoadDriver, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
 use crate::script::Script;
 use crate::spatial::{Pair, Spatial};
@@ -241,7 +241,7 @@ impl Planner {
             start: moment(interval.start_s),
             end: moment(interval.start_s + interval.duration_s),
             connections,
-            sessions: (generation.driver == Driver::Sessions).then_some(interval.sessions),
+            sessions: (generation.driver == LoadDriver::Sessions).then_some(interval.sessions),
         });
         let (law, file_size) = (model.connection_law.clone(), model.file_size.clone());
         Ok(Planner {

@@ -79,7 +79,7 @@ impl SampledFiles {
         let carried = |(&group, inversion): (&Group, &Inversion)| {
             let segments = kinds.segments(group);
             let of_group = (&kinds.of[&group], segments.as_ref());
-            (group, Carried::of(group, kinds.framing(group).marks, of_group, inversion))
+            (group, Carried::of(group, kinds.roles(group).marks, of_group, inversion))
         };
         let groups = carrying.map(carried).collect();
         let mut returning = [Amount::default(); 2];

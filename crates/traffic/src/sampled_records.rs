@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 
 use nilometer_flow::FlowRecord;
-use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows};
+use nilometer_stat::inversion::{Inversion, InversionError, PacketRoles, SampledFlows};
 
 use crate::files::{payload_bytes, represented_octets};
 use crate::segments::{Segments, Singles};
@@ -133,8 +133,8 @@ impl Kinds {
 
     /// The records of a group with so many `marks`, for inversion.
     fn flows(&self, group: Group, marks: u32) -> Option<SampledFlows> {
-        let framing = Framing { marks, ..Framing::default() };
-        let mut flows = SampledFlows::new(group.interval).ok()?.with_framing(framing);
+        let roles = PacketRoles { marks, ..PacketRoles::default() };
+        let mut flows = SampledFlows::new(group.interval).ok()?.with_roles(roles);
         for (seen, kind) in self.of.get(&group)? {
             flows.add_alike(seen.packets, seen.marked(marks), kind.records);
         }
@@ -142,10 +142,10 @@ impl Kinds {
     }
 
     /// What is known of the packets of a group's flows.
-    pub fn framing(&self, group: Group) -> Framing {
+    pub fn roles(&self, group: Group) -> PacketRoles {
         let known = self.segments(group).map(|Segments { control, remainders, .. }| {
             let marks = if group.lacks_flags { 1 } else { self.marks(group) };
-            Framing { control, marks, remainders }
+            PacketRoles { control, marks, remainders }
         });
         known.unwrap_or_default()
     }
@@ -154,10 +154,10 @@ impl Kinds {
     pub fn invert(&self) -> Result<BTreeMap<Group, Inversion>, InversionError> {
         let mut found = BTreeMap::new();
         for &group in self.of.keys().filter(|group| !group.lacks_flags) {
-            let framing = self.framing(group);
-            let flows = self.flows(group, framing.marks);
+            let roles = self.roles(group);
+            let flows = self.flows(group, roles.marks);
             let flows = flows.ok_or(InversionError::Interval(group.interval))?;
-            match flows.with_framing(framing).invert() {
+            match flows.with_roles(roles).invert() {
                 Err(InversionError::NoSyn(_)) => None,
                 other => found.insert(group, other?),
             };
@@ -175,7 +175,7 @@ impl Kinds {
                 *counts.entry(seen.packets).or_default() += kind.records;
             }
             let inversion =
-                unsampled_flows::invert(group.interval, self.framing(group), &counts, like)?;
+                unsampled_flows::invert(group.interval, self.roles(group), &counts, like)?;
             found.insert(group, inversion);
         }
         Ok(found)
@@ -198,7 +198,7 @@ impl Kinds {
 
     /// Are flows counted by their FINs, too?
     pub fn counts_ends(&self) -> bool {
-        self.of.keys().any(|group| self.framing(*group).marks > 1)
+        self.of.keys().any(|group| self.roles(*group).marks > 1)
     }
 
     /// Is there none of which flags are recorded?

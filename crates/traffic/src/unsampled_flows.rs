@@ -14,7 +14,7 @@
 use alloc::collections::BTreeMap;
 
 use nilometer_stat::ConfidenceInterval;
-use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows};
+use nilometer_stat::inversion::{Inversion, InversionError, PacketRoles, SampledFlows};
 
 /// Packets of a flow at least.
 const PACKETS_MIN: f64 = 2.0;
@@ -37,7 +37,7 @@ fn chao1(counts: &Counts) -> f64 {
 /// Where the interval is below 2.
 pub(crate) fn invert(
     interval: u32,
-    framing: Framing,
+    roles: PacketRoles,
     counts: &Counts,
     flows_of_seen: Option<f64>,
 ) -> Result<Inversion, InversionError> {
@@ -47,7 +47,7 @@ pub(crate) fn invert(
     let most = (packets * n / PACKETS_MIN).max(seen);
     let flows = flows_of_seen.map_or_else(|| chao1(counts), |of| seen * of).min(most);
     let mut missing = libm::round(flows / n).max(1.0) as u64;
-    let mut sampled = SampledFlows::new(interval)?.with_framing(framing);
+    let mut sampled = SampledFlows::new(interval)?.with_roles(roles);
     // From the longest on: what is missing of one in N comes from the shortest.
     for (&packets, &records) in counts.iter().rev() {
         let is_shortest = counts.keys().next() == Some(&packets);
@@ -85,23 +85,24 @@ mod tests {
         }
         seen.remove(&0);
         assert!((chao1(&seen) / 10_000.0 - 1.0).abs() < 0.06, "{}", chao1(&seen));
-        let found = invert(10, Framing::default(), &seen, None).expect("an inversion");
+        let found = invert(10, PacketRoles::default(), &seen, None).expect("an inversion");
         let [low, high] = found.flows.interval.ends();
         assert!(low < 10_000.0 && high > 10_000.0, "{low} to {high}");
         assert!((found.flows.value / chao1(&seen) - 1.0).abs() < 0.02, "{}", found.flows.value);
-        let like_others = invert(10, Framing::default(), &seen, Some(1.2)).expect("an inversion");
+        let like_others =
+            invert(10, PacketRoles::default(), &seen, Some(1.2)).expect("an inversion");
         let records = seen.values().sum::<u64>() as f64;
         assert!((like_others.flows.value / (1.2 * records) - 1.0).abs() < 0.01);
         assert_eq!(
-            invert(1, Framing::default(), &seen, None).err(),
+            invert(1, PacketRoles::default(), &seen, None).err(),
             Some(InversionError::Interval(1))
         );
     }
 
     #[test]
     fn a_single_record_has_an_inversion() {
-        let found =
-            invert(1_000, Framing::default(), &Counts::from([(1, 1)]), None).expect("an inversion");
+        let found = invert(1_000, PacketRoles::default(), &Counts::from([(1, 1)]), None)
+            .expect("an inversion");
         assert_eq!(found.flows.interval.ends(), [1.0, 500.0]);
     }
 }

@@ -8,7 +8,7 @@ use nilometer_conversation::Side;
 use nilometer_stat::Empirical;
 
 use crate::model::{
-    Coverage, Driver, FORMAT, Generation, Origin, Ranks, Share, TrafficModel, VECTOR_INTERVALS,
+    Coverage, FORMAT, Generation, LoadDriver, Origin, Ranks, Share, TrafficModel, VECTOR_INTERVALS,
 };
 use crate::pool::Prefix;
 use crate::vector_plan;
@@ -77,7 +77,7 @@ pub fn model(vectors: Vectors, options: VectorModelOptions) -> TrafficModel {
         coverage,
         generation: Generation {
             time_divisor: 1.0,
-            driver: Driver::Connections,
+            driver: LoadDriver::Connections,
             inter_connection_bound_s: options.bound_s,
             ipv6_share,
             clients,

@@ -21,7 +21,7 @@ use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_as_given};
 use nilometer_traffic::fidelity::{Laws, judge};
 use nilometer_traffic::model::{Origin, TrafficModel};
 use nilometer_traffic::model_specification::ModelSpecification;
-use nilometer_traffic::udp::{Conversation, Way, classify};
+use nilometer_traffic::udp::{Conversation, DirectionTotals, classify};
 use nilometer_traffic::{Planner, synthetic};
 use performed::performed;
 use recording::digest;
@@ -264,7 +264,11 @@ fn classes(table: &mut String) {
             let a_second = [0, 5, 10, 66, 30][rng.below(5) as usize];
             let packets = a_second * lasts_s as u64 + rng.below(4);
             let size = [59, 60, 61, 129, 130, 131, 1_299, 1_300][rng.below(8) as usize];
-            Way { packets: packets.max(u64::from(lasts_s > 0.0)), octets: packets * size, lasts_s }
+            DirectionTotals {
+                packets: packets.max(u64::from(lasts_s > 0.0)),
+                octets: packets * size,
+                lasts_s,
+            }
         };
         let ways = [way(), way()];
         let ports = [(); 2].map(|()| PORTS[rng.below(22).max(rng.below(22)) as usize]);

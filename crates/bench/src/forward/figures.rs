@@ -10,7 +10,7 @@ use nilometer_report::figure::Figure;
 use nilometer_report::format::{NOT_MEASURED, significant};
 use nilometer_report::page;
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, from_zero};
+use nilometer_report::plot::scale::{ScaleKind, from_zero};
 use nilometer_report::plot::svg::escape;
 use nilometer_report::plot::{Area, Mark, Panel};
 use nilometer_report::tables;
@@ -136,9 +136,9 @@ fn drawn(
     let values = |which: usize| {
         curves.iter().flat_map(move |(_, curve)| curve.iter().map(move |place| place[which]))
     };
-    let x = Axis::new(Kind::Linear, from_zero(values(0)), x.1, x.0).ticks(6);
+    let x = Axis::new(ScaleKind::Linear, from_zero(values(0)), x.1, x.0).ticks(6);
     let high = from_zero(values(1));
-    let y = Axis::new(Kind::Linear, [0.0, high[1] * 1.1], y.1, y.0).ticks(5);
+    let y = Axis::new(ScaleKind::Linear, [0.0, high[1] * 1.1], y.1, y.0).ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 254.0), x, y);
     for ((name, curve), class) in curves.iter().zip(TONES.iter().cycle()) {
         panel.line(curve, Mark { class, name });

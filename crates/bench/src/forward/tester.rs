@@ -30,7 +30,7 @@ use anyhow::{Context, Result, ensure};
 use super::site::{SINK, SOURCE, Site};
 use super::traffic::{FLOWS, Frames};
 use nilometer_linux::clock::thread_time;
-use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory};
 use nilometer_linux::port::PortIo;
 use nilometer_linux::processors;
 use nilometer_linux::xdp::{XdpConfig, XdpPort};
@@ -92,7 +92,7 @@ impl Run {
 
 /// The generator and the sink of a site.
 pub struct Tester {
-    memory: Memory,
+    memory: PacketMemory,
     source: XdpPort,
     sink: XdpPort,
     /// Frames that the source had no room for.
@@ -110,7 +110,7 @@ impl Tester {
     /// What the kernel refuses.
     pub fn open(site: &Site) -> Result<Tester> {
         let config = MemoryConfig { chunk_bytes: 4_096, chunks: BUFFERS, reserve: 2_048 };
-        let mut memory = Memory::new(config).context("memory of the generator")?;
+        let mut memory = PacketMemory::new(config).context("memory of the generator")?;
         let xdp = XdpConfig::default();
         let source = site.left.enter(|| XdpPort::open(&mut memory, SOURCE.0, &xdp))?;
         let sink = site.right.enter(|| XdpPort::open(&mut memory, SINK.0, &xdp))?;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use nilometer_router::forward::martian::Filter;
+use nilometer_router::forward::martian::MartianFilter;
 use nilometer_router::header::protocol;
 use nilometer_router::pipeline::BATCH;
 use nilometer_router::{Key, NextHop, Rule};
@@ -81,7 +81,7 @@ fn header(stream: &mut SplitMix64, routes: &Routes, rules: &[Rule<u32>]) -> Key<
 }
 
 fn is_forwarded(key: &Key<u32>) -> bool {
-    let filter = Filter::Standard;
+    let filter = MartianFilter::Standard;
     filter.source_ipv4(key.source).is_none()
         && filter.destination_ipv4(key.destination).is_none()
         && key.destination >> 28 != 0xe

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant as Equations};
+use nilometer_queue::distributed::{SwitchShape, Variant as Equations};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Capacity, Hashing, Settings, Sharing};
 use nilometer_router::fabric::MemoryLimits;
@@ -94,7 +94,7 @@ impl Machine {
         options: &Options,
     ) -> Result<Machine> {
         let ports = options.ports;
-        let shape = Shape::new(ports, SPEEDUP, link(options), PERIOD)?;
+        let shape = SwitchShape::new(ports, SPEEDUP, link(options), PERIOD)?;
         let equations = Equations::DqPlus {
             minimum_backlog_bytes: 1_500,
             minimum_share: Equations::minimum_share(ports),

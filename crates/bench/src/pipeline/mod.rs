@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_router::Engine;
 use nilometer_router::pipeline::BATCH;
 use nilometer_router::pipeline::stage::Stage;
@@ -87,7 +87,7 @@ pub struct Options {
     /// Bytes of a frame, check sequence included, as RFC 2544 counts.
     pub frame_bytes: u16,
     /// The discipline of every output.
-    pub discipline: Kind,
+    pub discipline: DisciplineKind,
     /// Seed of what is drawn.
     pub seed: u64,
     /// What is timed, in this order.

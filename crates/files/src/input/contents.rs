@@ -12,7 +12,7 @@ const AH: u8 = 51;
 nilometer_wire::named! {
     /// A kind of packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Kind {
+    pub enum PacketKind {
         /// A TCP segment with its header.
         Tcp = "TCP",
         /// A TCP segment whose header was cut off, by the snap length or by fragmentation.
@@ -38,61 +38,61 @@ nilometer_wire::named! {
     }
 }
 
-impl Kind {
+impl PacketKind {
     /// The kind of a packet.
-    pub fn of(packet: &IpPacket) -> Kind {
+    pub fn of(packet: &IpPacket) -> PacketKind {
         match (packet.transport, packet.protocol) {
-            (Transport::Tcp(_), _) => Kind::Tcp,
-            (_, TCP) => Kind::TcpCut,
+            (Transport::Tcp(_), _) => PacketKind::Tcp,
+            (_, TCP) => PacketKind::TcpCut,
             (Transport::Udp { source_port, destination_port, .. }, _) => {
                 let ports = [destination_port, source_port];
-                ports.into_iter().find_map(Kind::of_port).unwrap_or(Kind::Udp)
+                ports.into_iter().find_map(PacketKind::of_port).unwrap_or(PacketKind::Udp)
             }
-            (Transport::Icmp { .. }, _) => Kind::Icmp,
-            (Transport::Sctp { .. }, _) => Kind::Sctp,
-            (_, ESP | AH) => Kind::Ipsec,
-            (_, _) => Kind::Other,
+            (Transport::Icmp { .. }, _) => PacketKind::Icmp,
+            (Transport::Sctp { .. }, _) => PacketKind::Sctp,
+            (_, ESP | AH) => PacketKind::Ipsec,
+            (_, _) => PacketKind::Other,
         }
     }
 
-    fn of_port(port: u16) -> Option<Kind> {
+    fn of_port(port: u16) -> Option<PacketKind> {
         match port {
-            53 => Some(Kind::Dns),
-            443 => Some(Kind::Quic),
-            500 | 4_500 => Some(Kind::Ipsec),
-            1_194 => Some(Kind::OpenVpn),
-            51_820 => Some(Kind::WireGuard),
+            53 => Some(PacketKind::Dns),
+            443 => Some(PacketKind::Quic),
+            500 | 4_500 => Some(PacketKind::Ipsec),
+            1_194 => Some(PacketKind::OpenVpn),
+            51_820 => Some(PacketKind::WireGuard),
             _ => None,
         }
     }
 
     /// Is what it carries hidden by encryption?
     pub fn is_encrypted_tunnel(self) -> bool {
-        matches!(self, Kind::WireGuard | Kind::OpenVpn | Kind::Ipsec)
+        matches!(self, PacketKind::WireGuard | PacketKind::OpenVpn | PacketKind::Ipsec)
     }
 }
 
 /// The number of packets of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    packets: [u64; Kind::ALL.len()],
+    packets: [u64; PacketKind::ALL.len()],
 }
 
 impl Contents {
     /// Counts a packet.
     pub fn take(&mut self, packet: &IpPacket) {
-        self.packets[Kind::of(packet) as usize] += 1;
+        self.packets[PacketKind::of(packet) as usize] += 1;
     }
 
     /// The packets of a kind.
-    pub fn of(&self, kind: Kind) -> u64 {
+    pub fn of(&self, kind: PacketKind) -> u64 {
         self.packets[kind as usize]
     }
 
     /// The kinds that were met, the most frequent first.
-    pub fn met(&self) -> Vec<(Kind, u64)> {
-        let all = Kind::ALL.into_iter().map(|kind| (kind, self.of(kind)));
-        let mut met: Vec<(Kind, u64)> = all.filter(|(_, packets)| *packets > 0).collect();
+    pub fn met(&self) -> Vec<(PacketKind, u64)> {
+        let all = PacketKind::ALL.into_iter().map(|kind| (kind, self.of(kind)));
+        let mut met: Vec<(PacketKind, u64)> = all.filter(|(_, packets)| *packets > 0).collect();
         met.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
         met
     }
@@ -125,16 +125,22 @@ mod tests {
         contents.take(&bare(ESP, Transport::Other));
         contents.take(&bare(GRE, Transport::Other));
         let met = contents.met();
-        assert_eq!(met[0], (Kind::WireGuard, 2));
+        assert_eq!(met[0], (PacketKind::WireGuard, 2));
         assert_eq!(met.iter().map(|(_, packets)| packets).sum::<u64>(), 7);
-        for kind in [Kind::Dns, Kind::Udp, Kind::TcpCut, Kind::Ipsec, Kind::Other] {
+        for kind in [
+            PacketKind::Dns,
+            PacketKind::Udp,
+            PacketKind::TcpCut,
+            PacketKind::Ipsec,
+            PacketKind::Other,
+        ] {
             assert_eq!(contents.of(kind), 1, "{}", kind.name());
         }
     }
 
     #[test]
     fn kinds_stand_in_their_places() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        for (at, kind) in PacketKind::ALL.into_iter().enumerate() {
             assert_eq!(at, kind as usize);
         }
     }

@@ -35,7 +35,7 @@ const COLUMNS: [&str; 14] = [
 
 /// How flow records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlowFormat {
     /// The table `nilometer-flows/1`.
     Parquet,
     /// A header, and a line for each record.
@@ -44,31 +44,31 @@ pub enum Kind {
     Ndjson,
 }
 
-impl Kind {
+impl FlowFormat {
     /// What the ending of a name asks for: `.csv`, `.ndjson` or `.jsonl`; Parquet otherwise.
     ///
     /// # Errors
     /// When the ending asks for something that is not written.
-    pub fn of(path: &Path) -> Result<Kind> {
+    pub fn of(path: &Path) -> Result<FlowFormat> {
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match ending.as_str() {
-            "csv" => Ok(Kind::Csv),
-            "ndjson" | "jsonl" => Ok(Kind::Ndjson),
+            "csv" => Ok(FlowFormat::Csv),
+            "ndjson" | "jsonl" => Ok(FlowFormat::Ndjson),
             "json" | "tsv" | "gz" | "zst" | "bz2" | "xz" => bail!(
                 "{}: records are written as .parquet, .csv or .ndjson, not as .{ending}",
                 path.display()
             ),
-            _ => Ok(Kind::Parquet),
+            _ => Ok(FlowFormat::Parquet),
         }
     }
 
     /// How files of this kind begin.
     pub fn beginning(self) -> &'static [u8] {
         match self {
-            Kind::Parquet => TABLE,
-            Kind::Csv => b"flowStartNanoseconds,",
+            FlowFormat::Parquet => TABLE,
+            FlowFormat::Csv => b"flowStartNanoseconds,",
             // (Keys of an object stand in the order of the alphabet.)
-            Kind::Ndjson => b"{\"destinationIPAddress\":",
+            FlowFormat::Ndjson => b"{\"destinationIPAddress\":",
         }
     }
 }
@@ -87,8 +87,8 @@ impl FlowFile {
     /// # Errors
     /// When it cannot be written.
     pub fn new(output: &Output) -> Result<FlowFile> {
-        match Kind::of(output.path())? {
-            Kind::Parquet => Ok(FlowFile::Table(Box::new(FlowWriter::on(output.draft()?)?))),
+        match FlowFormat::of(output.path())? {
+            FlowFormat::Parquet => Ok(FlowFile::Table(Box::new(FlowWriter::on(output.draft()?)?))),
             kind => Ok(FlowFile::Text(Box::new(TextWriter::new(output, kind)?))),
         }
     }
@@ -121,15 +121,15 @@ impl FlowFile {
 pub struct TextWriter {
     name: String,
     to: BufWriter<Draft>,
-    kind: Kind,
+    kind: FlowFormat,
     records: u64,
 }
 
 impl TextWriter {
-    fn new(output: &Output, kind: Kind) -> Result<TextWriter> {
+    fn new(output: &Output, kind: FlowFormat) -> Result<TextWriter> {
         let name = output.path().display().to_string();
         let mut to = BufWriter::new(output.draft()?);
-        if kind == Kind::Csv {
+        if kind == FlowFormat::Csv {
             writeln!(to, "{}", COLUMNS.join(","))
                 .with_context(|| format!("{name}: cannot be written"))?;
         }
@@ -140,7 +140,7 @@ impl TextWriter {
         self.records += 1;
         let cells = cells(record);
         let line = match self.kind {
-            Kind::Ndjson => {
+            FlowFormat::Ndjson => {
                 let named = COLUMNS.iter().zip(cells).filter(|(_, cell)| !cell.is_null());
                 let object: Map<String, Value> =
                     named.map(|(name, cell)| ((*name).to_owned(), cell)).collect();
@@ -206,13 +206,19 @@ mod tests {
 
     #[test]
     fn the_ending_of_a_name_says_the_kind() {
-        let kinds =
-            [("a.csv", Kind::Csv), ("a.NDJSON", Kind::Ndjson), ("a.parquet", Kind::Parquet)];
+        let kinds = [
+            ("a.csv", FlowFormat::Csv),
+            ("a.NDJSON", FlowFormat::Ndjson),
+            ("a.parquet", FlowFormat::Parquet),
+        ];
         for (name, kind) in
-            kinds.into_iter().chain([("a", Kind::Parquet), ("b.jsonl", Kind::Ndjson)])
+            kinds.into_iter().chain([("a", FlowFormat::Parquet), ("b.jsonl", FlowFormat::Ndjson)])
         {
-            assert_eq!(Kind::of(Path::new(name)).expect("a kind"), kind, "{name}");
+            assert_eq!(FlowFormat::of(Path::new(name)).expect("a kind"), kind, "{name}");
         }
-        assert!(Kind::of(Path::new("a.csv.gz")).is_err() && Kind::of(Path::new("a.json")).is_err());
+        assert!(
+            FlowFormat::of(Path::new("a.csv.gz")).is_err()
+                && FlowFormat::of(Path::new("a.json")).is_err()
+        );
     }
 }

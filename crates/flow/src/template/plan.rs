@@ -46,7 +46,7 @@ impl Values {
 
 /// What the records of a template are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TemplateKind {
     Flows,
     Options,
     /// Passed over, for this reason.
@@ -56,7 +56,7 @@ pub(super) enum Kind {
 /// A compiled template.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    kind: Kind,
+    kind: TemplateKind,
     layout: Layout,
     steps: Box<[Step]>,
     /// A bit for each slot that is written.
@@ -136,7 +136,7 @@ impl Plan {
             .map(|reverse| [Slot::Start, Slot::End].map(|slot| read_of(slot, reverse)));
         let counts_payload =
             [false, true].map(|reverse| read_of(Slot::Octets, reverse) == Some(Read::Payload));
-        let kind = Kind::Options;
+        let kind = TemplateKind::Options;
         let mut plan = Plan { kind, layout, steps, written, times, list: None, counts_payload };
         if !definition.is_options {
             plan.kind = plan.kind_of_data();
@@ -147,7 +147,7 @@ impl Plan {
         Some(plan)
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> TemplateKind {
         self.kind
     }
 
@@ -253,7 +253,7 @@ impl Plan {
         }
     }
 
-    fn kind_of_data(&self) -> Kind {
+    fn kind_of_data(&self) -> TemplateKind {
         let has = |slot| self.has(slot, false);
         let is_addressed = has(Slot::SourceV4) && has(Slot::DestinationV4)
             || has(Slot::SourceV6) && has(Slot::DestinationV6);
@@ -261,9 +261,9 @@ impl Plan {
             .iter()
             .any(|reverse| self.has(Slot::Octets, *reverse) || self.has(Slot::Packets, *reverse));
         match (is_addressed, is_counted) {
-            (false, _) => Kind::Skipped(Skip::NoAddresses),
-            (true, false) => Kind::Skipped(Skip::NoCounts),
-            (true, true) => Kind::Flows,
+            (false, _) => TemplateKind::Skipped(Skip::NoAddresses),
+            (true, false) => TemplateKind::Skipped(Skip::NoCounts),
+            (true, true) => TemplateKind::Flows,
         }
     }
 }

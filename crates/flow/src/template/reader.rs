@@ -6,7 +6,7 @@ use super::definition::Definition;
 use super::element::Slot;
 use super::flow::{Start, give};
 use super::message::Header;
-use super::plan::{Fields, Kind, Left, Places, Plan, Values};
+use super::plan::{Fields, Left, Places, Plan, TemplateKind, Values};
 use super::replacement::Place;
 use super::sampling::Samplers;
 use crate::counts::{Counts, Skip};
@@ -46,7 +46,7 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
             counts.records += 1;
             counts.bytes.records += bytes as u64;
             match plan.kind() {
-                Kind::Flows => {
+                TemplateKind::Flows => {
                     plan.read(fields, &mut values);
                     if plan.has_list() {
                         counts.lists_unknown +=
@@ -56,7 +56,7 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
                     let when = (header, &mut speaker.start);
                     give(plan, &values, when, interval, counts, out);
                 }
-                Kind::Options => {
+                TemplateKind::Options => {
                     plan.read(fields, &mut values);
                     counts.options += 1;
                     counts.sampling_late += speaker.samplers.learn(plan, &values);
@@ -65,7 +65,7 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
                         told_ns => speaker.start.told_ns = Some(told_ns),
                     }
                 }
-                Kind::Skipped(reason) => counts.skips.add(reason),
+                TemplateKind::Skipped(reason) => counts.skips.add(reason),
             }
         });
         match left {

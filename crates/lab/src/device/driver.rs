@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nilometer_linux::epoll::PromptTimers;
-use nilometer_linux::memory::{Memory, Packet};
+use nilometer_linux::memory::{Packet, PacketMemory as Memory};
 use nilometer_linux::port::{PortError, PortIo, PortStatistics, wait};
 use nilometer_linux::spinning::Spinning;
 use nilometer_wire::{Node, Order, Port, Time, Turns};

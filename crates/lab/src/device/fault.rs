@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_linux::clock::thread_id;
-use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory as Memory};
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
-use nilometer_linux::port::{Port as Device, PortStatistics};
+use nilometer_linux::port::{AnyPort as Device, PortStatistics};
 use nilometer_linux::testbed::{PATH_INTERFACES, PROGRAM_INTERFACES, Testbed};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_sim::fault::FaultCounts;

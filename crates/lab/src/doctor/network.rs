@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use super::machine::read;
 use super::{Finding, Purpose};
 use nilometer_linux::frr;
-use nilometer_linux::memory::{Memory, MemoryConfig};
+use nilometer_linux::memory::{MemoryConfig, PacketMemory};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::port::PortIo;
 use nilometer_linux::privilege::{self, Privilege};
@@ -132,7 +132,7 @@ fn xdp_port() -> Result<String> {
     let ports = testbed.device_ports();
     let name = &ports.first().context("the device has no port")?.interface;
     testbed.device().context("the testbed has no device")?.enter(|| {
-        let mut memory = Memory::new(MemoryConfig::default())?;
+        let mut memory = PacketMemory::new(MemoryConfig::default())?;
         let port = XdpPort::open(&mut memory, name, &XdpConfig::default())?;
         let how = port.description().to_owned();
         port.close(&mut memory);

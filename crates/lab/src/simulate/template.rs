@@ -9,7 +9,7 @@ use std::ops::Range;
 use anyhow::{Result, anyhow, bail};
 use nilometer_sim::Scenario;
 use nilometer_sim::refusal::hint;
-use nilometer_sim::scenario::Kind;
+use nilometer_sim::scenario::ScenarioKind;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 use toml::{Spanned, Table, Value};
@@ -117,9 +117,9 @@ impl Template {
     ///
     /// # Errors
     /// A kind that there is not.
-    pub fn kind(&self) -> Result<Kind> {
+    pub fn kind(&self) -> Result<ScenarioKind> {
         match self.tree.get("kind") {
-            None => Ok(Kind::Network),
+            None => Ok(ScenarioKind::Network),
             Some(kind) => read_part(kind.clone()).map_err(|what| anyhow!("{}: {what}", self.label)),
         }
     }

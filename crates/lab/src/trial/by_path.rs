@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use nilometer_profile::{DelayConfig, Delays, Fate, Fingerprint, Verdict};
+use nilometer_profile::{DelayConfig, Delays, Fate, Fingerprint, PacketOutcome};
 use nilometer_router::Key;
 use nilometer_routerd::driver::{GrantEntry, GrantLog};
 use nilometer_wire::Time;
@@ -80,12 +80,12 @@ impl DelaysByWay {
     }
 
     /// Books a packet that was forwarded.
-    pub fn record(&mut self, verdict: &Verdict) {
-        if verdict.fate != Fate::Forwarded {
+    pub fn record(&mut self, outcome: &PacketOutcome) {
+        if outcome.fate != Fate::Forwarded {
             return;
         }
-        let (Some(entered), Some(left)) = (verdict.entered_at, verdict.left_at) else { return };
-        self.delays[self.way(verdict.flow, entered, left) as usize].record(verdict);
+        let (Some(entered), Some(left)) = (outcome.entered_at, outcome.left_at) else { return };
+        self.delays[self.way(outcome.flow, entered, left) as usize].record(outcome);
     }
 
     fn way(&self, flow: u32, entered: Time, left: Time) -> Way {
@@ -185,7 +185,7 @@ mod tests {
         let shortcuts = Shortcuts { log: None, origin: Instant::now() };
         let mut by_way = DelaysByWay::new(shortcuts, 0);
         for fate in [Fate::Forwarded, Fate::Lost, Fate::Corrupted] {
-            by_way.record(&Verdict {
+            by_way.record(&PacketOutcome {
                 direction: Direction::ClientToServer,
                 fate,
                 entered_at: Some(Time::from_nanos(5)),

@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono::DateTime;
 use nilometer_linux::scheduling::{Class, Granted, Role};
 use nilometer_sim::fault::{Faults, Timetable};
-use nilometer_traffic::model::Driver;
+use nilometer_traffic::model::LoadDriver;
 use sha2::{Digest, Sha256};
 
 use super::account::RunRecord;
@@ -152,8 +152,8 @@ fn in_one_line(facts: &[Fact]) -> String {
 
 fn not_measured(account: &RunRecord<'_>) -> Vec<String> {
     let makes = match account.estimate.model.generation.driver {
-        Driver::Connections => "as make its connections",
-        Driver::Sessions => "the model counts, whatever connections these make",
+        LoadDriver::Connections => "as make its connections",
+        LoadDriver::Sessions => "the model counts, whatever connections these make",
     };
     let mut list = vec![
         match account.config.path {

@@ -16,7 +16,7 @@ use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
 use nilometer_flow::record::tcp_flags;
 use nilometer_likeness::{Observed, Observer};
 use nilometer_profile::{
-    Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict,
+    Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome,
 };
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
@@ -343,7 +343,7 @@ impl<'a> Ledger<'a> {
         live.lost.store(both[0].lost + both[1].lost, Ordering::Relaxed);
     }
 
-    fn book_verdict(&mut self, verdict: &Verdict) {
+    fn book_verdict(&mut self, verdict: &PacketOutcome) {
         self.sighted.delays.record(verdict);
         self.by_way.iter_mut().for_each(|by_way| by_way.record(verdict));
         if let Some(stamps) = &mut self.stamps
@@ -387,7 +387,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// A verdict as a row of the packet table; stamps are ns since the traffic began.
-fn row(verdict: &Verdict) -> PacketRow {
+fn row(verdict: &PacketOutcome) -> PacketRow {
     let since = |time: Time| time.as_nanos().saturating_sub(LEAD_NS);
     PacketRow {
         entered_ns: verdict.entered_at.map(since),

@@ -3,7 +3,7 @@
 use nilometer_flow::record::{TCP, UDP};
 use nilometer_traffic::estimate::EstimateError;
 
-use nilometer_files::input::contents::{Contents, Kind};
+use nilometer_files::input::contents::{Contents, PacketKind};
 use nilometer_files::input::summary::FlowSummary;
 
 /// IANA protocol numbers.
@@ -78,7 +78,7 @@ fn no_record(summary: &FlowSummary) -> Option<String> {
 
 /// What to do with such captures, by the kind of packet that stands in the way.
 fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
-    let tunnelled = Kind::ALL.into_iter().filter(|kind| kind.is_encrypted_tunnel());
+    let tunnelled = PacketKind::ALL.into_iter().filter(|kind| kind.is_encrypted_tunnel());
     let tunnelled: u64 = tunnelled.map(|kind| contents.of(kind)).sum();
     if summary.exports_beside > 0 {
         return format!(
@@ -87,7 +87,7 @@ fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
             summary.exports_beside
         );
     }
-    if summary.snapped + contents.of(Kind::TcpCut) > 0 {
+    if summary.snapped + contents.of(PacketKind::TcpCut) > 0 {
         return "capture again with whole headers (tcpdump -s 128)".to_owned();
     }
     if 2 * tunnelled > summary.packets {
@@ -97,7 +97,7 @@ fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
     if summary.packets == summary.not_ip + summary.malformed + summary.other_link {
         return "capture where TCP passes (tcpdump -i any tcp)".to_owned();
     }
-    let tunnel = match 2 * contents.of(Kind::Udp) > summary.packets {
+    let tunnel = match 2 * contents.of(PacketKind::Udp) > summary.packets {
         true => "; of a tunnel on a port of its own capture what is inside",
         false => "",
     };

@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use nilometer_flow::FlowRecord;
 use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_partitioned};
-use nilometer_traffic::model::{Driver, Input, Origin};
+use nilometer_traffic::model::{Input, LoadDriver, Origin};
 use nilometer_traffic::partitioner::{MemoryBudget, Partitioner};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
@@ -100,7 +100,7 @@ pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
     let mut warnings = Vec::new();
     if asked.harpoon {
         model = model.without_connections();
-        if model.generation.driver == Driver::Connections {
+        if model.generation.driver == LoadDriver::Connections {
             warnings.push(format!(
                 "{}: was not made with --harpoon: its connections have a file in each direction, and drive the plan",
                 path.display()

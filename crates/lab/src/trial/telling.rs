@@ -404,7 +404,7 @@ fn size_classes(delays: &Delays, wire: Option<&Delays>) -> Vec<SizeClass> {
 mod tests {
     use super::*;
     use nilometer_profile::delay::DelayConfig;
-    use nilometer_profile::{Fate, Verdict};
+    use nilometer_profile::{Fate, PacketOutcome};
 
     #[test]
     fn sessions_are_off_by_the_sum_of_intervals_not_by_their_mean() {
@@ -433,7 +433,7 @@ mod tests {
             let mut delays = Delays::new(config);
             for at_s in 0..last_s {
                 let entered_ns = LEAD_NS + at_s * SECOND_NS + 1;
-                delays.record(&Verdict {
+                delays.record(&PacketOutcome {
                     direction: Direction::ClientToServer,
                     fate: Fate::Lost,
                     entered_at: Some(Time::from_nanos(entered_ns)),

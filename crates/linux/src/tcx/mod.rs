@@ -53,7 +53,7 @@ use anyhow::{Context, Result};
 use super::bpf::{LINK_CREATE, bpf_descriptor};
 use super::flow_offload::FlowOffload;
 use super::interface::Interface;
-use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
+use super::memory::{HEAD_ROOM_BYTES, MemoryUser, Packet, PacketMemory};
 use super::steer;
 use bell::Bell;
 use layout::Layout;
@@ -136,7 +136,7 @@ impl Intake {
     /// bytes they have.
     pub(super) fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         account: MemoryUser,
         batch: &mut Vec<Packet>,
         max: usize,
@@ -190,7 +190,7 @@ enum Refused {
 /// Copies what has come into a chunk, with its tag, and finishes it where it is a segment.
 fn store(
     arrival: &Arrival<'_>,
-    memory: &mut Memory,
+    memory: &mut PacketMemory,
     account: MemoryUser,
     frame_bytes_max: usize,
 ) -> Result<Packet, Refused> {

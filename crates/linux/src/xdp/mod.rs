@@ -31,7 +31,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::flow_offload::FlowOffload;
 use super::interface::Interface;
-use super::memory::{Memory, MemoryUser, Packet};
+use super::memory::{MemoryUser, Packet, PacketMemory};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::pending_error;
@@ -121,7 +121,7 @@ impl XdpPort {
     /// When the interface is not there or may not be taken, when the memory has too few chunks or
     /// too small ones for its MTU, when the driver refuses the program, or when somebody else has
     /// a queue or the interface.
-    pub fn open(memory: &mut Memory, name: &str, config: &XdpConfig) -> Result<XdpPort> {
+    pub fn open(memory: &mut PacketMemory, name: &str, config: &XdpConfig) -> Result<XdpPort> {
         let step = || format!("cannot open an AF_XDP port on {name}");
         let entries = config.ring_entries;
         ensure!(
@@ -148,7 +148,7 @@ impl XdpPort {
     }
 
     fn assemble(
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         interface: Interface,
         account: MemoryUser,
         config: &XdpConfig,
@@ -248,7 +248,7 @@ impl XdpPort {
     }
 
     /// Takes back the chunks of what was sent.
-    fn reclaim(&mut self, memory: &mut Memory) {
+    fn reclaim(&mut self, memory: &mut PacketMemory) {
         let socket = &mut self.sockets[0];
         let mut any = false;
         while let Some(address) = socket.completion.pop() {
@@ -265,7 +265,7 @@ impl XdpPort {
 impl PortIo for XdpPort {
     fn receive(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
@@ -284,7 +284,7 @@ impl PortIo for XdpPort {
 
     fn transmit(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
         if self.gone {
@@ -305,7 +305,7 @@ impl PortIo for XdpPort {
         outcome
     }
 
-    fn flush(&mut self, memory: &mut Memory) -> Result<(), PortError> {
+    fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError> {
         if self.gone {
             return Err(self.gone());
         }
@@ -319,7 +319,7 @@ impl PortIo for XdpPort {
         outcome
     }
 
-    fn room(&mut self, memory: &mut Memory) -> usize {
+    fn room(&mut self, memory: &mut PacketMemory) -> usize {
         self.reclaim(memory);
         self.sockets[0].transmit.room(u32::MAX) as usize
     }
@@ -372,7 +372,7 @@ impl PortIo for XdpPort {
 
     of_interface!();
 
-    fn close(mut self, memory: &mut Memory) {
+    fn close(mut self, memory: &mut PacketMemory) {
         self.way_in = None;
         self.sockets.clear();
         memory.close_account(self.account);

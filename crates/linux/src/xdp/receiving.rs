@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::super::interface::Interface;
-use super::super::memory::{Memory, MemoryUser, Packet};
+use super::super::memory::{MemoryUser, Packet, PacketMemory};
 use super::super::offload::{driver, receive_queues};
 use super::super::tcx::Intake;
 use super::mode::{XdpMode, attach};
@@ -33,7 +33,7 @@ impl WayIn {
     pub(super) fn open(
         interface: &Interface,
         sockets: &mut [XdpSocket],
-        (memory, account): (&mut Memory, MemoryUser),
+        (memory, account): (&mut PacketMemory, MemoryUser),
         config: &XdpConfig,
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
@@ -79,7 +79,7 @@ impl WayIn {
 
 impl XdpPort {
     /// Appends at most `max` frames that have come to `batch`.
-    pub(super) fn take(&mut self, memory: &mut Memory, batch: &mut Vec<Packet>, max: usize) {
+    pub(super) fn take(&mut self, memory: &mut PacketMemory, batch: &mut Vec<Packet>, max: usize) {
         let count = self.sockets.len();
         let first = match self.way_in.as_mut().expect("it is there until the port is closed") {
             WayIn::Hook(intake) => {
@@ -101,7 +101,7 @@ impl XdpPort {
     fn take_from(
         &mut self,
         number: usize,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> usize {
@@ -134,7 +134,7 @@ impl XdpPort {
 }
 
 /// Fills the fill ring as far as the account allows.
-fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: MemoryUser) {
+fn refill(socket: &mut XdpSocket, memory: &mut PacketMemory, account: MemoryUser) {
     // Nothing is written for a handful of chunks: the kernel reads the counter's line each time.
     const WORTH_WHILE: u32 = 16;
     let room = socket.fill.room(WORTH_WHILE);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::memory::{Memory, Packet};
+use super::super::memory::{Packet, PacketMemory};
 use super::super::partial_checksum::partial_checksum;
 use super::super::port_io::PortError;
 use super::XdpPort;
@@ -25,7 +25,7 @@ impl XdpPort {
     /// Hands the first `count` packets over for the next flush.
     pub(super) fn transmit_one_by_one(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
         count: usize,
     ) {
@@ -55,7 +55,7 @@ impl XdpPort {
     /// frames go one by one; the error is the last that says something of the interface.
     pub(super) fn transmit_batches(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
         count: usize,
     ) -> Result<(), PortError> {
@@ -134,7 +134,7 @@ impl XdpPort {
     }
 
     /// The descriptor's options for a packet: whether metadata was written in front of it.
-    fn announce(&mut self, memory: &mut Memory, packet: &Packet) -> u32 {
+    fn announce(&mut self, memory: &mut PacketMemory, packet: &Packet) -> u32 {
         if !self.partial_checksums {
             return 0;
         }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::memory::Memory;
+use super::super::memory::PacketMemory;
 use super::super::ring::set_option;
 use super::program::{BUSY_FOR_AT_MOST, BUSY_PAUSE};
 use super::rings::{Consumer, Producer};
@@ -56,7 +56,7 @@ pub(super) struct XdpSocket {
 impl XdpSocket {
     /// Opens a socket on a queue of an interface of the calling thread's namespace.
     pub(super) fn open(
-        memory: &Memory,
+        memory: &PacketMemory,
         index: u32,
         queue: u32,
         wishes: Wishes,
@@ -188,7 +188,7 @@ impl XdpSocket {
 }
 
 /// Registers the memory; whether the kernel takes metadata in front of frames.
-fn register(socket: &OwnedFd, memory: &Memory, metadata: bool) -> io::Result<bool> {
+fn register(socket: &OwnedFd, memory: &PacketMemory, metadata: bool) -> io::Result<bool> {
     let (start, bytes) = memory.region();
     let mut request = libc::xdp_umem_reg {
         addr: start as u64,

@@ -19,7 +19,7 @@ use nilometer_files::input::expand::expand;
 use nilometer_files::input::records::{FlowOptions, Progress, Sink, read_flows};
 use nilometer_files::input::summary::FlowSummary;
 use nilometer_files::said::{plain, shown};
-use nilometer_files::table::text::{FlowFile, Kind};
+use nilometer_files::table::text::{FlowFile, FlowFormat};
 
 /// Work that takes longer than this shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -124,7 +124,7 @@ impl MeteringArgs {
 /// When an input cannot be read or the output cannot be written.
 pub fn run(args: FlowsArgs) -> Result<Exit> {
     let guarded = |path: &PathBuf| -> Result<Output> {
-        let beginning = Kind::of(path)?.beginning();
+        let beginning = FlowFormat::of(path)?.beginning();
         document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)
     };
     let output = args.output.as_ref().map(guarded).transpose()?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nilometer_sim::refusal::hint;
-use nilometer_sim::scenario::Kind;
+use nilometer_sim::scenario::ScenarioKind;
 
 use super::Exit;
 use super::table::{self, fact};
@@ -87,11 +87,11 @@ pub fn run(args: SimulateArgs) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     match template.kind()? {
-        Kind::Network => simulate(&args, template),
-        Kind::Stress if args.trace.is_some() => {
+        ScenarioKind::Network => simulate(&args, template),
+        ScenarioKind::Stress if args.trace.is_some() => {
             bail!("{}: a stress test has no links to trace", template.label)
         }
-        Kind::Stress => stress(&args, &template),
+        ScenarioKind::Stress => stress(&args, &template),
     }
 }
 
@@ -110,7 +110,7 @@ fn template(args: &SimulateArgs) -> Result<Template> {
             Template::read(name, &text)?
         }
     };
-    if args.seeds.is_some() && template.kind()? == Kind::Stress {
+    if args.seeds.is_some() && template.kind()? == ScenarioKind::Stress {
         bail!(
             "{}: nothing in a stress test is left to chance, so that all seeds do the same; leave --seeds out",
             template.label

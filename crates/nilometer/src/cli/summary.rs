@@ -5,7 +5,7 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::burstiness::HurstEstimate;
 use nilometer_traffic::connections::ConnectionLaw;
 use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::{Driver, Identification, Interval};
+use nilometer_traffic::model::{Identification, Interval, LoadDriver};
 use nilometer_traffic::round_trips::Source;
 
 use super::table::fact;
@@ -90,7 +90,7 @@ pub(super) fn of(model: &TrafficModel) -> String {
     let (bytes, packets) = hurst(model);
     line("Hurst of bytes", bytes);
     line("Hurst of packets", packets);
-    if generation.driver == Driver::Sessions {
+    if generation.driver == LoadDriver::Sessions {
         line("driven by", "its active sessions".to_owned());
     }
     for one in &model.intervals {

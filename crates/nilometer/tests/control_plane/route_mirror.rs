@@ -10,7 +10,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::veth::VethEnd;
-use nilometer_router::{Hop, RouteLimits, RouteUpdate, Source, Way, rtnetlink};
+use nilometer_router::{Hop, RouteLimits, RouteTarget, RouteUpdate, Source, rtnetlink};
 use nilometer_routerd::kernel::KernelMirror;
 use nilometer_routerd::rib_thread::{Engines, RibThread};
 
@@ -114,7 +114,7 @@ fn next_hop_objects_that_are_there_already_are_told() {
         let Ok(batch) = heard.recv_timeout(PATIENCE) else { continue };
         for update in batch.updates {
             match update {
-                RouteUpdate::Define { id, way: Way::Fate(Hop::Blackhole) } => told.push(id),
+                RouteUpdate::Define { id, way: RouteTarget::Fate(Hop::Blackhole) } => told.push(id),
                 RouteUpdate::ReplayEnds => is_over |= batch.source == Source::Kernel,
                 _ => {}
             }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use nilometer_router::fpm::FpmFault;
 use nilometer_router::{
-    AnyPrefix, Engine, Hop, Member, Path, Point, Prefix, RouteBatch, RouteLimits, RouteUpdate,
-    Source, Way,
+    AnyPrefix, Engine, Hop, Member, Path, Point, Prefix, RouteBatch, RouteLimits, RouteTarget,
+    RouteUpdate, Source,
 };
 use nilometer_routerd::fpm::{FpmConfig, FpmListener};
 use nilometer_routerd::rib_thread::{
@@ -164,7 +164,7 @@ fn churn(rng: &mut Rng, count: u32, round: u32) -> Vec<RouteUpdate> {
     let announce = |number: u32| {
         let gateway = std::net::Ipv4Addr::from(0xc612_0000 + round * 700 + number % 700);
         let path = Path { link: 1 + number % 2, gateway: Some(gateway.into()), weight: 1 };
-        let (prefix, way) = (network(number), Way::Path(path));
+        let (prefix, way) = (network(number), RouteTarget::Path(path));
         RouteUpdate::Announce { prefix, protocol: 186, metric: 0, way }
     };
     numbers.into_iter().map(announce).collect()

@@ -18,12 +18,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::offload;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
-use nilometer_linux::port::{Port, PortIo};
+use nilometer_linux::port::{AnyPort, PortIo};
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::steer;
 use nilometer_linux::veth::VethEnd;
@@ -54,8 +54,8 @@ pub enum Device {
 pub type Out = (usize, Vec<u8>);
 
 pub struct Rig {
-    memory: Memory,
-    ports: [Port; 2],
+    memory: PacketMemory,
+    ports: [AnyPort; 2],
     marks: u64,
     _router: Option<Running>,
     _spaces: [Namespace; 3],
@@ -75,7 +75,8 @@ impl Rig {
         for space in &spaces {
             space.write_sysctls(&QUIET)?;
         }
-        let mut memory = Memory::new(MemoryConfig { chunks: 4_096, ..MemoryConfig::default() })?;
+        let mut memory =
+            PacketMemory::new(MemoryConfig { chunks: 4_096, ..MemoryConfig::default() })?;
         let middle = &spaces[2];
         for side in 0..2 {
             let (outer, inner) = NAMES[side];
@@ -107,10 +108,10 @@ impl Rig {
             }
         };
         let listen = PacketPortConfig { reserve: 512, ..PacketPortConfig::default() };
-        let mut open = |side: usize| -> Result<Port> {
+        let mut open = |side: usize| -> Result<AnyPort> {
             let memory = &mut memory;
             let port = spaces[side].enter(|| PacketPort::open(memory, NAMES[side].0, &listen))?;
-            Ok(Port::Packet(port))
+            Ok(AnyPort::Packet(port))
         };
         let ports = [open(0)?, open(1)?];
         let mut rig = Rig { memory, ports, marks: 0, _router: router, _spaces: spaces };

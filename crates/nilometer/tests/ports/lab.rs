@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::offload;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
-use nilometer_linux::port::{ChecksumOffload, Port, PortError, PortIo};
+use nilometer_linux::port::{AnyPort, ChecksumOffload, PortError, PortIo};
 use nilometer_linux::privilege::{self, Privilege};
 use nilometer_linux::veth::VethEnd;
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
@@ -80,7 +80,7 @@ impl Lab {
     }
 
     /// A port of the kind on an interface of the router.
-    pub fn open(&self, memory: &mut Memory, kind: &Kind, name: &str) -> Result<Port> {
+    pub fn open(&self, memory: &mut PacketMemory, kind: &Kind, name: &str) -> Result<AnyPort> {
         self.router.enter(|| kind.open(memory, name))
     }
 }
@@ -119,28 +119,28 @@ impl Kind {
         Kind::Packet(PacketPortConfig { checksum, reserve: 256, ..Default::default() })
     }
 
-    pub fn open(&self, memory: &mut Memory, name: &str) -> Result<Port> {
+    pub fn open(&self, memory: &mut PacketMemory, name: &str) -> Result<AnyPort> {
         Ok(match self {
-            Kind::Xdp(config) => Port::Xdp(XdpPort::open(memory, name, config)?),
-            Kind::Packet(config) => Port::Packet(PacketPort::open(memory, name, config)?),
+            Kind::Xdp(config) => AnyPort::Xdp(XdpPort::open(memory, name, config)?),
+            Kind::Packet(config) => AnyPort::Packet(PacketPort::open(memory, name, config)?),
         })
     }
 }
 
 /// 8192 chunks of 4096 bytes.
-pub fn memory() -> Result<Memory> {
-    Memory::new(MemoryConfig { chunks: 8192, ..Default::default() })
+pub fn memory() -> Result<PacketMemory> {
+    PacketMemory::new(MemoryConfig { chunks: 8192, ..Default::default() })
 }
 
 /// Two ports joined: what comes in at one goes out at the other.
 pub struct Patch {
-    pub memory: Memory,
-    pub ports: [Port; 2],
+    pub memory: PacketMemory,
+    pub ports: [AnyPort; 2],
     pub queues: [VecDeque<Packet>; 2],
 }
 
 impl Patch {
-    pub fn new(memory: Memory, ports: [Port; 2]) -> Patch {
+    pub fn new(memory: PacketMemory, ports: [AnyPort; 2]) -> Patch {
         Patch { memory, ports, queues: Default::default() }
     }
 

@@ -11,7 +11,7 @@ use lab::{Host, Kind, Lab, Patch, exchange, memory, privileged};
 use nilometer_linux::memory_port::MemoryPort;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::port::ChecksumOffload::{self, AsIs, Partial};
-use nilometer_linux::port::{Port, PortError, PortIo};
+use nilometer_linux::port::{AnyPort, PortError, PortIo};
 use nilometer_linux::tap::{TapConfig, TapPort};
 use nilometer_linux::xdp::{Attachment, XdpConfig, XdpMode};
 use nilometer_wire::checksum::{Checksum, internet_checksum};
@@ -99,7 +99,7 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
         left.send(&lab::frame(number, 60))?;
     }
     // What was sent on one processor may come in on another, a moment later.
-    let is_over = |port: &mut Port| Ok(port.statistics()?.rx_ring_full == 88);
+    let is_over = |port: &mut AnyPort| Ok(port.statistics()?.rx_ring_full == 88);
     await_that("600 frames come", || is_over(&mut port))?;
     let mut batch = Vec::new();
     while port.receive(&mut memory, &mut batch, 100)? > 0 {}
@@ -115,7 +115,7 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
     await_that("a frame comes", || Ok(port.receive(&mut memory, &mut batch, 100)? == 1))?;
     assert_eq!(memory.frame(batch.last().expect("it came")), tagged);
     batch.into_iter().for_each(|packet| memory.give(packet));
-    let sleeps = |port: &mut Port| {
+    let sleeps = |port: &mut AnyPort| {
         let patience = Duration::from_millis(20);
         let began = std::time::Instant::now();
         let woken = nilometer_linux::port::wait(std::slice::from_mut(port), |_| false, patience);
@@ -197,7 +197,7 @@ fn at_home<T: Send>(
         let mut memory = memory()?;
         let kind = Kind::xdp(XdpMode::Fitting, checksum);
         let ports = [kind.open(&mut memory, "p0")?, kind.open(&mut memory, "p1")?];
-        let Port::Xdp(first) = &ports[0] else { unreachable!("of this kind") };
+        let AnyPort::Xdp(first) = &ports[0] else { unreachable!("of this kind") };
         println!("{}", first.description());
         let mut patch = Patch::new(memory, ports);
         let result = work(&lab, &mut patch)?;
@@ -367,7 +367,7 @@ fn a_tap_passes_every_frame_in_order() -> Result<()> {
     assert_eq!((tap.mac(), tap.mtu_bytes(), tap.link_is_up()?), (config.mac, 1500, true));
     let again = lab.right.enter(|| Ok(TapPort::create(&mut memory, &config).err()))?;
     assert!(format!("{:#}", again.expect("the name is taken")).contains("t0"));
-    let mut patch = Patch::new(memory, [xdp, Port::Tap(tap)]);
+    let mut patch = Patch::new(memory, [xdp, AnyPort::Tap(tap)]);
     let (left, kernel) = (Host::open(&lab.left, "l0")?, Host::open(&lab.right, "t0")?);
     exchange(&mut patch, &left, &kernel, &lengths(1500))?;
     exchange(&mut patch, &kernel, &left, &lengths(1500))?;
@@ -384,7 +384,7 @@ fn offload_free(config: &TapConfig) -> Result<()> {
 fn a_wire_in_memory_keeps_order_and_pushes_back() -> Result<()> {
     let mut memory = memory()?;
     let [mut one, mut other] = MemoryPort::pair(&memory, "wire", 8)?;
-    let take = |memory: &mut nilometer_linux::memory::Memory, number: u8| {
+    let take = |memory: &mut nilometer_linux::memory::PacketMemory, number: u8| {
         let packet = memory.take().expect("a chunk").packet(60);
         memory.frame_mut(&packet).fill(number);
         packet
@@ -435,7 +435,7 @@ fn a_port_says_what_it_is() -> Result<()> {
     for _ in 0..3 {
         // The queue is busy for a moment after each close.
         let port = lab.open(&mut memory, &Kind::xdp(XdpMode::Native, Partial), "p0")?;
-        let Port::Xdp(port) = port else { unreachable!() };
+        let AnyPort::Xdp(port) = port else { unreachable!() };
         println!("{}", port.description());
         assert_eq!(port.attachment(), Some(Attachment::Native));
         assert!(port.description().starts_with("native XDP, "));

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
-use nilometer_linux::memory::Memory;
-use nilometer_linux::port::{Port, PortIo};
+use nilometer_linux::memory::PacketMemory;
+use nilometer_linux::port::{AnyPort, PortIo};
 use nilometer_linux::steer;
 use nilometer_linux::xdp::{XdpConfig, XdpMode};
 use nilometer_router::forward::hop;
@@ -98,7 +98,7 @@ fn some(rng: &mut Rng, number: u64) -> Vec<u8> {
 }
 
 /// A port with the table, and the flow's exit by the other.
-fn open(lab: &Lab, memory: &mut Memory) -> Result<(FlowOffload, [Port; 2], Exit)> {
+fn open(lab: &Lab, memory: &mut PacketMemory) -> Result<(FlowOffload, [AnyPort; 2], Exit)> {
     let table = FlowOffload::new(64)?;
     let with = |input| {
         let (mode, flow_offload) = (XdpMode::Fitting, Some((table.clone(), input)));

@@ -1,7 +1,7 @@
 //! `nilometer route bench pipeline` as scripts meet it: stages that add up, variants, and refusals.
 
 use crate::common::{Room, text};
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use serde_json::Value;
 
 const STAGES: [&str; 8] = [
@@ -107,9 +107,9 @@ fn stages_add_up_in_every_variant() {
 #[test]
 fn every_discipline_and_engine_goes_and_drops_are_named() {
     let room = room("route-bench-pipeline-disciplines");
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let words = ["--table", "table", "--rules", "rules", "--discipline", kind.name()];
-        let engine = if kind == Kind::Red { "tree_bitmap" } else { "wide_lines" };
+        let engine = if kind == DisciplineKind::Red { "tree_bitmap" } else { "wide_lines" };
         let result = measured(&room, &[&words[..], &["--engine", engine, "--ports", "3"]].concat());
         hold(&result);
         let reasons = result["dropped"].as_object().expect("an object");

@@ -7,7 +7,7 @@ use nilometer_lab::simulate::shipped::{SHIPPED, find};
 use nilometer_lab::simulate::stress::stress;
 use nilometer_lab::simulate::template::Template;
 use nilometer_sim::run::run;
-use nilometer_sim::scenario::Kind;
+use nilometer_sim::scenario::ScenarioKind;
 use nilometer_sim::{FlowKind, Network, Outcome, Scenario, assemble};
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::vector_plan::Draw;
@@ -37,11 +37,11 @@ fn every_point_of_every_shipped_scenario_is_sound() {
         assert_eq!(template.name(), one.name);
         assert!(!template.about().is_empty() && template.about().len() <= 90, "{}", one.name);
         match template.kind().expect(one.name) {
-            Kind::Network => {
+            ScenarioKind::Network => {
                 let sweep = Sweep::new(template).expect(one.name);
                 assert!(!sweep.runs.is_empty());
             }
-            Kind::Stress => assert!(stress(&template).is_ok(), "{}", one.name),
+            ScenarioKind::Stress => assert!(stress(&template).is_ok(), "{}", one.name),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_lab::simulate::claims::section7;
-use nilometer_lab::simulate::claims::{Measured, Verdict};
+use nilometer_lab::simulate::claims::{Measured, Reproduction};
 use nilometer_lab::simulate::delays::{DelayCourse, DelayInterval};
 use nilometer_lab::simulate::page::arrangement::Swept;
 use nilometer_lab::simulate::page::course;
@@ -129,7 +129,7 @@ fn a_sweep_has_every_figure_and_every_sentence() {
     assert_eq!(ids(&page), ["flows", "mean", "deviation", "loss", "queue", "timeouts"]);
     assert!(page.len() < 400_000, "{} bytes", page.len());
     assert_eq!(page.matches("<tr id=\"claim-").count(), result.claims.len());
-    assert!(result.claims.iter().all(|claim| claim.verdict != Verdict::NotMeasured));
+    assert!(result.claims.iter().all(|claim| claim.verdict != Reproduction::NotMeasured));
     for words in ["Figure 15", "Figure 16", "Figure 17", "not reproduced", "too &lt;little&gt;"] {
         assert!(page.contains(words), "the page does not say: {words}");
     }

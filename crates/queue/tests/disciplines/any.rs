@@ -1,7 +1,9 @@
 //! Every discipline by its name: made from settings, repeatable, losing nothing.
 
 use crate::twin::{Piece, Traffic, any_capacity, hold};
-use nilometer_queue::{Any, Capacity, Discipline, Hashing, Kind, Reason, Settings, SettingsError};
+use nilometer_queue::{
+    Any, Capacity, Discipline, DisciplineKind, Hashing, Reason, Settings, SettingsError,
+};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
 
@@ -9,19 +11,19 @@ const RATE: Rate = Rate::from_megabits(100);
 
 #[test]
 fn kinds_have_names_of_their_own() {
-    for kind in Kind::ALL {
-        assert_eq!(Kind::from_name(kind.name()), Some(kind));
+    for kind in DisciplineKind::ALL {
+        assert_eq!(DisciplineKind::from_name(kind.name()), Some(kind));
         let settings = Settings::new(kind, Capacity::Packets(10), RATE);
         assert_eq!(Any::<Piece>::new(&settings).expect("defaults").kind(), kind);
     }
-    assert_eq!(Kind::from_name("fifo"), None);
+    assert_eq!(DisciplineKind::from_name("fifo"), None);
 }
 
 /// The same settings decide the same, a balance after every event, for every kind and both ways of
 /// hashing; and a clone goes on as its original does.
 #[test]
 fn every_kind_repeats_itself_and_loses_nothing() {
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let mut dropped = 0;
         for seed in 0..30 {
             let mut rng = Rng::new(seed, 16, 0);
@@ -53,7 +55,7 @@ fn every_kind_repeats_itself_and_loses_nothing() {
 /// round; and so is what is known of each queue at the end.
 #[test]
 fn together_is_one_by_one() {
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let mut left = 0;
         for seed in 0..60 {
             let mut rng = Rng::new(seed, 17, 0);
@@ -105,7 +107,7 @@ fn together_is_one_by_one() {
 
 #[test]
 fn what_is_larger_than_the_link_takes_is_too_big_for_every_kind() {
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let mut settings = Settings::new(kind, Capacity::Packets(10), RATE);
         settings.mtu_bytes = 1_000;
         let mut queue = Any::new(&settings).expect("in range");
@@ -119,33 +121,33 @@ fn what_is_larger_than_the_link_takes_is_too_big_for_every_kind() {
 
 #[test]
 fn settings_out_of_range_are_refused_in_words() {
-    let refused = |kind: Kind, change: &dyn Fn(&mut Settings)| {
+    let refused = |kind: DisciplineKind, change: &dyn Fn(&mut Settings)| {
         let mut settings = Settings::new(kind, Capacity::Packets(10), RATE);
         change(&mut settings);
         Any::<Piece>::new(&settings).expect_err("out of range").to_string()
     };
-    for kind in Kind::ALL {
+    for kind in DisciplineKind::ALL {
         let words = refused(kind, &|settings| settings.capacity = Capacity::Bytes(0));
         assert_eq!(words, SettingsError::NoCapacity.to_string());
         let words = refused(kind, &|settings| settings.mtu_bytes = 65_536);
         assert_eq!(words, "mtu_bytes: 65536 is not 1 to 65535");
     }
-    for kind in [Kind::Drr, Kind::Tdrr, Kind::Qsdrr] {
+    for kind in [DisciplineKind::Drr, DisciplineKind::Tdrr, DisciplineKind::Qsdrr] {
         let words = refused(kind, &|settings| settings.queues = 0);
         assert_eq!(words, "queues: 0 is not 1 to 1048576");
     }
-    let words = refused(Kind::Red, &|settings| settings.red.weight = f64::NAN);
+    let words = refused(DisciplineKind::Red, &|settings| settings.red.weight = f64::NAN);
     assert_eq!(words, "red: weight is not in (0, 1]");
-    let words = refused(Kind::Blue, &|settings| settings.blue.freeze = Span::ZERO);
+    let words = refused(DisciplineKind::Blue, &|settings| settings.blue.freeze = Span::ZERO);
     assert_eq!(words, "blue: freeze is zero");
-    let words = refused(Kind::Qsdrr, &|settings| {
+    let words = refused(DisciplineKind::Qsdrr, &|settings| {
         settings.qsdrr.release_below_percent = Some(101);
     });
     assert_eq!(words, "qsdrr: release_below_percent is not 1 to 100");
-    let words = refused(Kind::CoDel, &|settings| settings.codel.interval = Span(1));
+    let words = refused(DisciplineKind::CoDel, &|settings| settings.codel.interval = Span(1));
     assert_eq!(words, "codel: interval is below target");
-    let words = refused(Kind::FqCoDel, &|settings| settings.fq_codel.quantum_bytes = 255);
+    let words = refused(DisciplineKind::FqCoDel, &|settings| settings.fq_codel.quantum_bytes = 255);
     assert_eq!(words, "fq_codel: quantum_bytes is not 256 to 65535");
-    let words = refused(Kind::Pie, &|settings| settings.pie.mark_below = Some(-0.1));
+    let words = refused(DisciplineKind::Pie, &|settings| settings.pie.mark_below = Some(-0.1));
     assert_eq!(words, "pie: mark_below is not in [0, 1]");
 }

@@ -2,7 +2,7 @@
 //! fabric.
 
 use nilometer_queue::broadcast::{Announcement, Board, DqError, PORTS_MAX};
-use nilometer_queue::distributed::{Allocator, Fabric, Variant};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span};
 
@@ -42,8 +42,8 @@ impl Backlogs {
     }
 }
 
-fn fabric(ports: usize, speedup: f64) -> Fabric {
-    Fabric::new(ports, speedup, Rate::from_megabits(70), PERIOD).unwrap()
+fn fabric(ports: usize, speedup: f64) -> SwitchShape {
+    SwitchShape::new(ports, speedup, Rate::from_megabits(70), PERIOD).unwrap()
 }
 
 fn reserved(ports: usize, bytes: u64) -> Variant {
@@ -68,7 +68,7 @@ fn variants(ports: usize) -> [Variant; 4] {
 }
 
 /// All rates of a switch, each row computed as its port would.
-fn rates(fabric: Fabric, variant: Variant, board: &Board) -> Vec<Vec<f64>> {
+fn rates(fabric: SwitchShape, variant: Variant, board: &Board) -> Vec<Vec<f64>> {
     let mut allocator = Allocator::new(fabric, variant).unwrap();
     (0..fabric.ports()).map(|i| allocator.allocate(board, i).unwrap().to_vec()).collect()
 }
@@ -287,9 +287,9 @@ fn what_cannot_be_is_refused() {
     let link = Rate::from_megabits(70);
     assert_eq!(Board::new(0).unwrap_err(), DqError::Ports(0));
     assert_eq!(Board::new(PORTS_MAX + 1).unwrap_err(), DqError::Ports(PORTS_MAX + 1));
-    assert_eq!(Fabric::new(8, 0.9, link, PERIOD).unwrap_err(), DqError::Speedup(0.9));
-    assert!(Fabric::new(8, f64::NAN, link, PERIOD).is_err());
-    assert_eq!(Fabric::new(8, 2.0, link, Span::ZERO).unwrap_err(), DqError::Period);
+    assert_eq!(SwitchShape::new(8, 0.9, link, PERIOD).unwrap_err(), DqError::Speedup(0.9));
+    assert!(SwitchShape::new(8, f64::NAN, link, PERIOD).is_err());
+    assert_eq!(SwitchShape::new(8, 2.0, link, Span::ZERO).unwrap_err(), DqError::Period);
     let fabric = fabric(8, 2.0);
     let with = |variant| Allocator::new(fabric, variant).unwrap_err();
     assert_eq!(with(reserved(8, 0)), DqError::MinimumBacklog(0));

@@ -3,7 +3,9 @@
 use crate::twin::{Outcome, Piece, SEEDS, Traffic, any_capacity, has_seen, hold};
 use nilometer_queue::blue::{Blue, BlueOptions};
 use nilometer_queue::red::{Red, RedOptions};
-use nilometer_queue::{Any, Backlog, Capacity, Discipline, Drops, Kind, Packet, Reason, Settings};
+use nilometer_queue::{
+    Any, Backlog, Capacity, Discipline, DisciplineKind, Drops, Packet, Reason, Settings,
+};
 use nilometer_queue::{TailDrop, Tally};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
@@ -211,7 +213,7 @@ fn virtual_tail_drop_decides_as_tail_drop_does() {
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed, 1, 0);
         let capacity = any_capacity(&mut rng);
-        let mut settings = Settings::new(Kind::TailDrop, capacity, rate);
+        let mut settings = Settings::new(DisciplineKind::TailDrop, capacity, rate);
         settings.mtu_bytes = MTU_BYTES;
         let mut kept = Any::<Piece>::new(&settings).expect("sane settings");
         let mut virtual_drop = kept.virtual_tail_drop().expect("it is tail drop");

@@ -3,7 +3,7 @@
 use super::super::format::{self, count, percent};
 use super::super::plot::Mark;
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::Kind;
+use super::super::plot::scale::ScaleKind;
 use super::super::story::Coverage;
 use super::Figure;
 use super::rows::Rows;
@@ -21,7 +21,7 @@ pub fn figure(coverage: &Coverage) -> Option<Figure> {
             format::bytes(coverage.bytes_total as f64)
         ),
     ];
-    let x = Axis::new(Kind::Linear, [0.0, 1.0], Unit::Share, "of the input").ticks(5);
+    let x = Axis::new(ScaleKind::Linear, [0.0, 1.0], Unit::Share, "of the input").ticks(5);
     let shown = if bytes.is_some() { 2 } else { 1 };
     let mut rows = Rows::new(&names[..shown], x);
     for (row, share) in [Some(flows), bytes].into_iter().flatten().enumerate() {

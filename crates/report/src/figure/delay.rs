@@ -2,7 +2,7 @@
 
 use super::super::format::time_ns;
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, round_log};
+use super::super::plot::scale::{ScaleKind, round_log};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{DelaySecond, Direction, Story};
 use super::{Figure, volume};
@@ -32,8 +32,8 @@ fn distribution(
     index: usize,
     [x, y]: [[f64; 2]; 2],
 ) -> Option<Figure> {
-    let x = Axis::new(Kind::Log, x, Unit::Nanoseconds, "delay").ticks(6);
-    let y = Axis::new(Kind::Log, y, Unit::Share, "share of packets slower").ticks(6);
+    let x = Axis::new(ScaleKind::Log, x, Unit::Nanoseconds, "delay").ticks(6);
+    let y = Axis::new(ScaleKind::Log, y, Unit::Share, "share of packets slower").ticks(6);
     let mut panel = Panel::new(Area::between(28.0, 208.0), x, y);
     let wire = slower(&direction.wire_delay_cdf);
     panel.line(&wire, Mark { class: "wire", name: "bare wire" });
@@ -77,8 +77,8 @@ pub fn courses(story: &Story) -> Vec<Figure> {
 }
 
 fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Option<Figure> {
-    let x = Axis::new(Kind::Linear, volume::span(story), Unit::Seconds, "seconds").ticks(6);
-    let y = Axis::new(Kind::Log, y, Unit::Nanoseconds, "delay").ticks(5);
+    let x = Axis::new(ScaleKind::Linear, volume::span(story), Unit::Seconds, "seconds").ticks(6);
+    let y = Axis::new(ScaleKind::Log, y, Unit::Nanoseconds, "delay").ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     if let Some(wire) = direction.wire_delay_ns {
         panel.strip(wire.p5, wire.p95, Mark { class: "wire", name: "" });

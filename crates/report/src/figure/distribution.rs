@@ -5,7 +5,7 @@
 
 use super::super::format::times;
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, Scale, extent, round_log};
+use super::super::plot::scale::{Scale, ScaleKind, extent, round_log};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{Comparison, Fidelity, Story, Trait};
 use super::{Figure, capital};
@@ -53,16 +53,18 @@ fn figure(pair: &Comparison, subject: &Subject, fidelity: &[Fidelity]) -> Option
     }
     let xs = pair.model.iter().chain(&pair.measured).map(|p| p[0]);
     let domain = round_log(xs);
-    let x = Axis::new(Kind::Log, domain, subject.unit, subject.x).ticks(6);
-    let y = Axis::new(Kind::Linear, [0.0, 1.0], Unit::Share, subject.y).ticks(4);
+    let x = Axis::new(ScaleKind::Log, domain, subject.unit, subject.x).ticks(6);
+    let y = Axis::new(ScaleKind::Linear, [0.0, 1.0], Unit::Share, subject.y).ticks(4);
     let mut upper = Panel::new(Area::between(28.0, 158.0), x.clone(), y);
     upper.steps(&pair.measured, Mark { class: "measured", name: "measured" });
     upper.steps(&pair.model, Mark { class: "model", name: "model" });
 
     let apart = difference(pair);
     let values = apart.iter().map(|p| p[1]).chain(pair.band.iter().flat_map(|b| [b[1], b[2]]));
-    let reach = extent(Kind::Linear, values.map(f64::abs)).map_or(0.01, |e| e[1].max(1e-4)) * 1.25;
-    let y = Axis::new(Kind::Linear, [-reach, reach], Unit::SignedShare, "measured \u{2212} model");
+    let reach =
+        extent(ScaleKind::Linear, values.map(f64::abs)).map_or(0.01, |e| e[1].max(1e-4)) * 1.25;
+    let y =
+        Axis::new(ScaleKind::Linear, [-reach, reach], Unit::SignedShare, "measured \u{2212} model");
     let mut lower = Panel::new(Area::between(196.0, 276.0), x, y.ticks(4));
     lower.band(&pair.band, Mark { class: "model", name: "second samples, 5–95\u{a0}%" });
     lower.level(0.0, Mark { class: "wire fine", name: "" });
@@ -128,7 +130,7 @@ fn difference(pair: &Comparison) -> Vec<[f64; 2]> {
 /// The share of the curve's x axis (logarithmic) on which it lies inside the band.
 fn inside(band: &[[f64; 3]], apart: &[[f64; 2]]) -> Option<f64> {
     let (first, last) = (band.first()?, band.last()?);
-    let scale = Scale::new(Kind::Log, [first[0], last[0]], [0.0, 1.0]);
+    let scale = Scale::new(ScaleKind::Log, [first[0], last[0]], [0.0, 1.0]);
     let (mut within, mut total) = (0.0, 0.0);
     for pair in apart.windows(2) {
         let ([x, by], wide) = (pair[0], scale.at(pair[1][0]) - scale.at(pair[0][0]));

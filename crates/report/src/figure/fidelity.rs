@@ -4,7 +4,7 @@ use super::super::enough::is_too_few;
 use super::super::format::{significant, times};
 use super::super::plot::Mark;
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, from_zero};
+use super::super::plot::scale::{ScaleKind, from_zero};
 use super::super::story::Fidelity;
 use super::super::verdict::{ALIKE_MAX, name, worst};
 use super::Figure;
@@ -21,7 +21,7 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
     };
     let values = shown.iter().flat_map(|f| [f.ratio, spread(f).map(|s| s.1), Some(2.0)]);
     let [low, high] = from_zero(values.flatten());
-    let x = Axis::new(Kind::Linear, [low, high * 1.04], Unit::Times, "× the sampling floor");
+    let x = Axis::new(ScaleKind::Linear, [low, high * 1.04], Unit::Times, "× the sampling floor");
     let names: Vec<String> = shown.iter().map(|f| name(f.name).to_owned()).collect();
     let mut rows = Rows::new(&names, x.ticks(6));
     for (row, f) in shown.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::super::format::{count, time_ns};
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::bars::Bar;
-use super::super::plot::scale::{Kind, from_zero, round_log};
+use super::super::plot::scale::{ScaleKind, from_zero, round_log};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{Execution, LatenessBin};
 use super::Figure;
@@ -19,9 +19,10 @@ pub fn figure(execution: &Execution) -> Option<Figure> {
     let low = |b: &LatenessBin| if b.low_ns > 0.0 { b.low_ns } else { b.high_ns / 10.0 };
     let occupied = bins.iter().filter(|b| b.count > 0);
     let domain = round_log(occupied.flat_map(|b| [low(b), b.high_ns]));
-    let x = Axis::new(Kind::Log, domain, Unit::Nanoseconds, "late by").ticks(6);
+    let x = Axis::new(ScaleKind::Log, domain, Unit::Nanoseconds, "late by").ticks(6);
     let high = from_zero(bins.iter().map(|b| b.count as f64));
-    let y = Axis::new(Kind::Linear, [0.0, high[1] * 1.12], Unit::Count, "connections").ticks(5);
+    let y =
+        Axis::new(ScaleKind::Linear, [0.0, high[1] * 1.12], Unit::Count, "connections").ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     let bars: Vec<Bar> = bins
         .iter()

@@ -2,7 +2,7 @@
 
 use super::super::format::{count, significant};
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, from_zero};
+use super::super::plot::scale::{ScaleKind, from_zero};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{Queue, QueueStep, Story};
 use super::Figure;
@@ -16,9 +16,10 @@ pub fn figures(story: &Story) -> Vec<Figure> {
 }
 
 fn figure(queue: &Queue, index: usize, end: f64) -> Option<Figure> {
-    let x = Axis::new(Kind::Linear, from_zero([end]), Unit::Seconds, "seconds").ticks(6);
+    let x = Axis::new(ScaleKind::Linear, from_zero([end]), Unit::Seconds, "seconds").ticks(6);
     let most = queue.steps.iter().map(|step| step.max_packets as f64);
-    let y = Axis::new(Kind::Linear, from_zero(most), Unit::Count, "packets that wait").ticks(4);
+    let y =
+        Axis::new(ScaleKind::Linear, from_zero(most), Unit::Count, "packets that wait").ticks(4);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     let line = |of: fn(&QueueStep) -> f64| -> Vec<[f64; 2]> {
         let middle = |step: &QueueStep| step.start_s + 0.5 * step.length_s;

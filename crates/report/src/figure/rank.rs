@@ -2,7 +2,7 @@
 
 use super::super::format::{percent, times};
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, round_log};
+use super::super::plot::scale::{ScaleKind, round_log};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{Fidelity, Ranks, Story, Trait};
 use super::Figure;
@@ -30,10 +30,10 @@ fn figure(ranks: &Ranks, [id, title, end]: [&str; 3], ratio: Option<f64>) -> Opt
     let counted = if ranks.counted.is_empty() { "times drawn" } else { &ranks.counted };
     let all = || ranks.measured.iter().chain(&ranks.model);
     let x = round_log(all().map(|p| p[0]));
-    let x = Axis::new(Kind::Log, x, Unit::Count, &format!("rank of {end} address"));
+    let x = Axis::new(ScaleKind::Log, x, Unit::Count, &format!("rank of {end} address"));
     // Expected counts far below one are not to be seen in any sample: the picture ends at a half.
     let [low, high] = round_log(all().map(|p| p[1].max(0.5)));
-    let y = Axis::new(Kind::Log, [low, high], Unit::Count, counted);
+    let y = Axis::new(ScaleKind::Log, [low, high], Unit::Count, counted);
     let mut panel = Panel::new(Area::between(28.0, 208.0), x, y);
     panel.dots(&ranks.measured, Mark { class: "measured", name: "measured" });
     let seen: Vec<[f64; 2]> = ranks.model.iter().copied().filter(|p| p[1] >= low).collect();

@@ -1,7 +1,7 @@
 //! Rows: a picture with a row for each thing and its name above the row.
 
 use super::super::plot::axis::Axis;
-use super::super::plot::scale::Kind;
+use super::super::plot::scale::ScaleKind;
 use super::super::plot::{Area, Mark, Panel, WIDTH};
 use crate::plot::axis::Unit;
 
@@ -29,7 +29,7 @@ impl Rows {
             top: HEAD,
             bottom: HEAD + ROW * count as f64 + 4.0,
         };
-        let y = Axis::new(Kind::Linear, [0.0, count as f64], Unit::Count, "").ticks(0);
+        let y = Axis::new(ScaleKind::Linear, [0.0, count as f64], Unit::Count, "").ticks(0);
         let mut rows = Rows { panel: Panel::new(area, x, y), count };
         for (i, name) in names.iter().enumerate() {
             let y = rows.y(i);

@@ -3,7 +3,7 @@
 use super::super::format::{plural, time_ns, time_ns_or};
 use super::super::plot::Mark;
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, extent, round_log};
+use super::super::plot::scale::{ScaleKind, extent, round_log};
 use super::super::story::SizeClass;
 use super::Figure;
 use super::rows::Rows;
@@ -12,8 +12,8 @@ use super::rows::Rows;
 pub fn figure(classes: &[SizeClass]) -> Option<Figure> {
     let shown: Vec<&SizeClass> = classes.iter().filter(|c| c.p50_ns.is_some()).collect();
     let values = || shown.iter().flat_map(|c| [c.p50_ns, c.p99_ns, c.wire_p50_ns]).flatten();
-    extent(Kind::Log, values())?;
-    let x = Axis::new(Kind::Log, round_log(values()), Unit::Nanoseconds, "delay").ticks(6);
+    extent(ScaleKind::Log, values())?;
+    let x = Axis::new(ScaleKind::Log, round_log(values()), Unit::Nanoseconds, "delay").ticks(6);
     let names: Vec<String> =
         shown.iter().map(|c| format!("{}: {}", c.label, plural(c.packets, "packet"))).collect();
     let mut rows = Rows::new(&names, x);

@@ -2,7 +2,7 @@
 
 use super::super::format::{self, percent};
 use super::super::plot::axis::{Axis, Unit};
-use super::super::plot::scale::{Kind, round_log};
+use super::super::plot::scale::{ScaleKind, round_log};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::Story;
 use super::Figure;
@@ -15,9 +15,10 @@ pub fn figure(story: &Story) -> Option<Figure> {
     if larger.is_empty() {
         return None;
     }
-    let x = Axis::new(Kind::Log, round_log(model.iter().map(|p| p[0])), Unit::Bytes, "file size");
+    let x =
+        Axis::new(ScaleKind::Log, round_log(model.iter().map(|p| p[0])), Unit::Bytes, "file size");
     let floor = round_log(larger.iter().map(|p| p[1]))[0].min(0.1);
-    let y = Axis::new(Kind::Log, [floor, 1.0], Unit::Share, "share of files larger");
+    let y = Axis::new(ScaleKind::Log, [floor, 1.0], Unit::Share, "share of files larger");
     let mut panel = Panel::new(Area::between(28.0, 194.0), x.ticks(6), y);
     panel.line(&larger, Mark { class: "model", name: "model" });
     let at = |share: f64| quantile(model, share).map(format::bytes);

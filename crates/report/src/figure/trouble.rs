@@ -3,7 +3,7 @@
 use super::super::format::count;
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::bars::Bar;
-use super::super::plot::scale::{Kind, from_zero};
+use super::super::plot::scale::{ScaleKind, from_zero};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{DelaySecond, Story};
 use super::{Figure, capital, volume};
@@ -21,11 +21,12 @@ pub fn figure(story: &Story) -> Option<Figure> {
     }
     let mut panels = Vec::new();
     for (i, direction) in directions.iter().enumerate() {
-        let x = Axis::new(Kind::Linear, volume::span(story), Unit::Seconds, "seconds").ticks(6);
+        let x =
+            Axis::new(ScaleKind::Linear, volume::span(story), Unit::Seconds, "seconds").ticks(6);
         let all = direction.seconds.iter().flat_map(|s| [s.lost as f64, s.reordered as f64]);
         let high = from_zero(all)[1] * 1.1;
         let title = format!("packets each second, {}", direction.name);
-        let y = Axis::new(Kind::Linear, [0.0, high], Unit::Count, &title).ticks(3);
+        let y = Axis::new(ScaleKind::Linear, [0.0, high], Unit::Count, &title).ticks(3);
         let top = 28.0 + PANEL * i as f64;
         let mut panel = Panel::new(Area::between(top, top + PANEL - 36.0), x, y);
         let bars: Vec<Bar> = direction.seconds.iter().filter(|s| s.lost > 0).map(bar).collect();

@@ -3,7 +3,7 @@
 use super::super::format::{self, count, percent};
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::bars::Bar;
-use super::super::plot::scale::{Kind, from_zero};
+use super::super::plot::scale::{ScaleKind, from_zero};
 use super::super::plot::{Area, Drawing, Mark, Panel};
 use super::super::story::{Interval, Story};
 use super::rows::Rows;
@@ -26,7 +26,7 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn draw(self, story: &Story) -> Drawing {
-        let x = Axis::new(Kind::Linear, span(story), Unit::Seconds, "seconds").ticks(6);
+        let x = Axis::new(ScaleKind::Linear, span(story), Unit::Seconds, "seconds").ticks(6);
         let mut panel = Panel::new(Area::between(AREA[0], AREA[1]), x, self.y);
         panel.bars(&self.bars, Mark { class: self.bars_class, name: self.bars_name });
         panel.line(&self.line, Mark { class: "measured", name: "measured, each second" });
@@ -124,7 +124,7 @@ pub fn off_plan(story: &Story) -> Option<Figure> {
     let all = quantities.iter().flat_map(|(_, pair)| story.intervals.iter().map(pair)).map(share);
     let reach = all.filter(|s| s.is_finite()).map(f64::abs).reduce(f64::max)?;
     let reach = reach.max(KEPT) * 1.25;
-    let x = Axis::new(Kind::Linear, [-reach, reach], Unit::SignedShare, "off plan");
+    let x = Axis::new(ScaleKind::Linear, [-reach, reach], Unit::SignedShare, "off plan");
     let names: Vec<String> = quantities.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut rows = Rows::new(&names, x);
     rows.band(-KEPT, KEPT, Mark { class: "planned", name: "" });
@@ -182,7 +182,7 @@ fn axis(bars: &[Bar], line: &[[f64; 2]], unit: Unit, title: &str) -> Option<Axis
     }
     let values = bars.iter().map(|b| b.value).chain(line.iter().map(|p| p[1]));
     let [low, high] = from_zero(values);
-    Some(Axis::new(Kind::Linear, [low, high * 1.08], unit, title).ticks(5))
+    Some(Axis::new(ScaleKind::Linear, [low, high * 1.08], unit, title).ticks(5))
 }
 
 /// The seconds that the run covers.

@@ -1,6 +1,6 @@
 //! Axes: a scale with a unit and a title, its grid and its ticks.
 
-use super::scale::{Kind, Scale};
+use super::scale::{Scale, ScaleKind};
 use super::svg::{Svg, px};
 use super::{Area, WIDTH};
 use crate::format;
@@ -77,7 +77,7 @@ pub struct Axis {
 
 impl Axis {
     /// An axis over a domain.
-    pub fn new(kind: Kind, domain: [f64; 2], unit: Unit, title: &str) -> Axis {
+    pub fn new(kind: ScaleKind, domain: [f64; 2], unit: Unit, title: &str) -> Axis {
         let scale = Scale::new(kind, domain, [0.0, 1.0]);
         Axis { scale, unit, title: title.to_owned(), ticks: 5 }
     }
@@ -102,8 +102,8 @@ impl Axis {
     /// For the read-out: kind, domain, range and unit.
     pub fn describe(&self) -> String {
         let kind = match self.scale.kind() {
-            Kind::Linear => "linear",
-            Kind::Log => "log",
+            ScaleKind::Linear => "linear",
+            ScaleKind::Log => "log",
         };
         let ([low, high], [from, to]) = (self.scale.domain(), self.scale.range());
         format!("{kind} {low:e} {high:e} {} {} {}", px(from), px(to), self.unit.key())

@@ -158,7 +158,7 @@ fn sampled(pixels: &[Pixel]) -> Vec<Pixel> {
 mod tests {
     use super::super::Area;
     use super::super::axis::{Axis, Unit};
-    use super::super::scale::Kind;
+    use super::super::scale::ScaleKind;
     use super::*;
 
     /// Where the names of a figure stand.
@@ -180,7 +180,7 @@ mod tests {
     fn names_of_guides_that_stand_close_are_apart() {
         for distances in [[0.0, 0.0], [0.1, 0.2], [1.0, 2.0], [40.0, 80.0]] {
             for first in [0.0, 50.0, 99.0] {
-                let axis = |title| Axis::new(Kind::Linear, [0.0, 100.0], Unit::Times, title);
+                let axis = |title| Axis::new(ScaleKind::Linear, [0.0, 100.0], Unit::Times, title);
                 let area = Area::between(28.0, 194.0);
                 let mut panel = Panel::new(area, axis("x"), axis("y"));
                 panel.level(97.0, Mark { class: "wire", name: "a level near the top" });

@@ -2,7 +2,7 @@
 
 /// Linear or logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ScaleKind {
     /// Equal steps for equal differences.
     Linear,
     /// Equal steps for equal factors; positive values only.
@@ -12,7 +12,7 @@ pub enum Kind {
 /// A map from a domain of values to a range of figure units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    kind: Kind,
+    kind: ScaleKind,
     low: f64,
     high: f64,
     from: f64,
@@ -21,23 +21,23 @@ pub struct Scale {
 
 impl Scale {
     /// A scale over `domain`, mended where it is empty, reversed or not finite.
-    pub fn new(kind: Kind, domain: [f64; 2], range: [f64; 2]) -> Scale {
+    pub fn new(kind: ScaleKind, domain: [f64; 2], range: [f64; 2]) -> Scale {
         let bound = |v: f64, otherwise: f64| match v.is_finite() {
             true => v.clamp(-1e30, 1e30),
             false => otherwise,
         };
         let (mut low, mut high) = (bound(domain[0], 0.0), bound(domain[1], 1.0));
         match kind {
-            Kind::Linear if high - low <= low.abs() * 1e-9 => {
+            ScaleKind::Linear if high - low <= low.abs() * 1e-9 => {
                 high = low + if low == 0.0 { 1.0 } else { low.abs() * 0.5 };
             }
-            Kind::Log => {
+            ScaleKind::Log => {
                 low = low.max(1e-30);
                 if high <= low * 1.000_1 {
                     (low, high) = (low / 2.0, low * 2.0);
                 }
             }
-            Kind::Linear => {}
+            ScaleKind::Linear => {}
         }
         Scale { kind, low, high, from: range[0], to: range[1] }
     }
@@ -48,7 +48,7 @@ impl Scale {
     }
 
     /// Linear or logarithmic.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ScaleKind {
         self.kind
     }
 
@@ -64,15 +64,15 @@ impl Scale {
 
     /// Whether a value has a place on it at all.
     pub fn takes(&self, value: f64) -> bool {
-        value.is_finite() && (self.kind == Kind::Linear || value > 0.0)
+        value.is_finite() && (self.kind == ScaleKind::Linear || value > 0.0)
     }
 
     /// Figure units of a value; values outside the domain lie at its ends.
     pub fn at(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
         let share = match self.kind {
-            Kind::Linear => (value - self.low) / (self.high - self.low),
-            Kind::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+            ScaleKind::Linear => (value - self.low) / (self.high - self.low),
+            ScaleKind::Log => (value / self.low).ln() / (self.high / self.low).ln(),
         };
         self.from + share * (self.to - self.from)
     }
@@ -80,8 +80,8 @@ impl Scale {
     /// At most about `count` round values inside the domain.
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         match self.kind {
-            Kind::Linear => linear_ticks(self.low, self.high, count),
-            Kind::Log => log_ticks(self.low, self.high, count),
+            ScaleKind::Linear => linear_ticks(self.low, self.high, count),
+            ScaleKind::Log => log_ticks(self.low, self.high, count),
         }
     }
 }
@@ -123,8 +123,8 @@ fn log_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
 }
 
 /// The least and greatest of the values that a scale of this kind takes.
-pub fn extent(kind: Kind, values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
-    let takes = |v: &f64| v.is_finite() && (kind == Kind::Linear || *v > 0.0);
+pub fn extent(kind: ScaleKind, values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
+    let takes = |v: &f64| v.is_finite() && (kind == ScaleKind::Linear || *v > 0.0);
     values.into_iter().filter(takes).fold(None, |extent, v| match extent {
         None => Some([v, v]),
         Some([low, high]) => Some([low.min(v), high.max(v)]),
@@ -133,13 +133,13 @@ pub fn extent(kind: Kind, values: impl IntoIterator<Item = f64>) -> Option<[f64;
 
 /// A linear domain from zero to a little above the greatest value.
 pub fn from_zero(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
-    let high = extent(Kind::Linear, values).map_or(1.0, |e| e[1]);
+    let high = extent(ScaleKind::Linear, values).map_or(1.0, |e| e[1]);
     [0.0, if high > 0.0 { high * 1.06 } else { 1.0 }]
 }
 
 /// A logarithmic domain widened to round bounds (1, 2 or 5 times a power of ten).
 pub fn round_log(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
-    let [low, high] = extent(Kind::Log, values).unwrap_or([1.0, 10.0]);
+    let [low, high] = extent(ScaleKind::Log, values).unwrap_or([1.0, 10.0]);
     let (low, high) = (low.clamp(1e-30, 1e30), high.clamp(1e-30, 1e30));
     let power = 10_f64.powi(low.log10().floor() as i32);
     let below = [5.0, 2.0].into_iter().find(|m| m * power <= low * (1.0 + 1e-9)).unwrap_or(1.0);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn ends_meet_the_range() {
-        let scale = Scale::new(Kind::Log, [1.0, 1e4], [50.0, 450.0]);
+        let scale = Scale::new(ScaleKind::Log, [1.0, 1e4], [50.0, 450.0]);
         assert_eq!([scale.at(1.0), scale.at(1e4)], [50.0, 450.0]);
         assert!((scale.at(100.0) - 250.0).abs() < 1e-9);
         assert_eq!(scale.at(1e9), 450.0);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn any_domain_is_mended() {
         let strange = [0.0, -3.0, 1e308, -1e308, f64::NAN, f64::INFINITY, 1e-320, 7.0];
-        for kind in [Kind::Linear, Kind::Log] {
+        for kind in [ScaleKind::Linear, ScaleKind::Log] {
             for low in strange {
                 for high in strange {
                     let scale = Scale::new(kind, [low, high], [0.0, 100.0]);
@@ -181,9 +181,12 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         let ticks = |kind, domain, count| Scale::new(kind, domain, [0.0, 1.0]).ticks(count);
-        assert_eq!(ticks(Kind::Linear, [0.0, 60.0], 6), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
-        assert_eq!(ticks(Kind::Log, [100.0, 1e7], 6), [1e2, 1e3, 1e4, 1e5, 1e6, 1e7]);
-        assert_eq!(ticks(Kind::Log, [1.0, 300.0], 6), [1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
+        assert_eq!(
+            ticks(ScaleKind::Linear, [0.0, 60.0], 6),
+            [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
+        );
+        assert_eq!(ticks(ScaleKind::Log, [100.0, 1e7], 6), [1e2, 1e3, 1e4, 1e5, 1e6, 1e7]);
+        assert_eq!(ticks(ScaleKind::Log, [1.0, 300.0], 6), [1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
         assert_eq!(round_log([3.0, 4_200.0]), [2.0, 5_000.0]);
         assert_eq!(round_log([8.0]), [5.0, 10.0]);
         assert_eq!(round_log([1.0]), [0.5, 2.0]);

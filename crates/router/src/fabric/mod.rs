@@ -36,7 +36,7 @@ use alloc::vec::Vec;
 use core::slice;
 
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
-use nilometer_queue::distributed::{Allocator, Fabric as Shape, Variant};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Backlog, Drops, Ledger, Packet, Reason, Tally};
 use nilometer_wire::{Rate, Span, Time};
@@ -57,7 +57,7 @@ const MADE_UP_PERIODS: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FabricPlan {
     /// Ports, speed-up, the rate `L` of a link and the period `D`.
-    pub shape: Shape,
+    pub shape: SwitchShape,
     /// Which equations give the rates; nothing where arrivals cross at once.
     pub variant: Option<Variant>,
     /// What each input's buffer holds, and how its queues share it.
@@ -78,7 +78,7 @@ struct Queueing {
 }
 
 impl Queueing {
-    fn new(shape: Shape, variant: Variant) -> Result<Queueing, DqError> {
+    fn new(shape: SwitchShape, variant: Variant) -> Result<Queueing, DqError> {
         let ports = shape.ports();
         let allocators = (0..ports).map(|_| Allocator::new(shape, variant));
         Ok(Queueing {
@@ -367,7 +367,7 @@ impl<P: Packet + Copy> Fabric<P> {
     pub fn set_queueing(
         &mut self,
         now: Time,
-        shape: Shape,
+        shape: SwitchShape,
         variant: Option<Variant>,
         drops: &mut impl Drops<P>,
     ) -> Result<(), DqError> {

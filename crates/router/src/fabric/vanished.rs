@@ -1,9 +1,9 @@
 //! What vanishes, or is made of nothing, is seen by the fabric's balance.
 
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::Fabric as Shape;
+use nilometer_queue::distributed::SwitchShape;
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Settings, Sharing};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings, Sharing};
 use nilometer_wire::{Rate, Span, Time};
 
 use super::{Fabric, FabricPlan, MemoryLimits};
@@ -13,12 +13,12 @@ const RATE: Rate = Rate::from_megabits(10);
 
 /// Three ports, and packets that wait at an input, at an output, and at the output's device.
 fn filled() -> Fabric<Ticket> {
-    let shape = Shape::new(3, 2.0, RATE, Span::from_nanos(500_000)).expect("a shape");
+    let shape = SwitchShape::new(3, 2.0, RATE, Span::from_nanos(500_000)).expect("a shape");
     let sharing = Sharing::default();
     let input = InputLimits { packets: 90, packet_bytes: 1_500, sharing, framing: Framing::Whole };
     let memory = Some(MemoryLimits { packets: 300, sharing });
     let plan = FabricPlan { shape, variant: None, input, memory };
-    let settings = Settings::new(Kind::TailDrop, Capacity::Packets(50), RATE);
+    let settings = Settings::new(DisciplineKind::TailDrop, Capacity::Packets(50), RATE);
     let outputs = (0..3).map(|_| Any::new(&settings).expect("settings")).collect();
     let mut fabric = Fabric::new(plan, outputs).expect("a fabric");
     let mut drops = alloc::vec::Vec::new();

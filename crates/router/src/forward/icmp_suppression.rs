@@ -16,7 +16,7 @@
 
 use nilometer_wire::checksum::internet_checksum;
 
-use super::martian::{Filter, Martian};
+use super::martian::{Martian, MartianFilter};
 use super::problem::Problem;
 use super::{double_word, ipv4_extent, word};
 use crate::header::{AnyKey, Header, LATER_FRAGMENT, protocol};
@@ -78,7 +78,7 @@ impl Arrival {
         if self.to_broadcast || destination >> 28 == 0xe || destination == u32::MAX {
             return Some(Suppression::Broadcast);
         }
-        if self.from_broadcast || is_no_host(Filter::Standard.source_ipv4(source)) {
+        if self.from_broadcast || is_no_host(MartianFilter::Standard.source_ipv4(source)) {
             return Some(Suppression::BadSource);
         }
         let kind = original[header_bytes..total_bytes].first();
@@ -97,7 +97,7 @@ impl Arrival {
         if key.destination >> 120 == 0xff && !may_answer_many {
             return Some(Suppression::Broadcast);
         }
-        if self.from_broadcast || is_no_host(Filter::Standard.source_ipv6(key.source)) {
+        if self.from_broadcast || is_no_host(MartianFilter::Standard.source_ipv6(key.source)) {
             return Some(Suppression::BadSource);
         }
         if key.protocol != protocol::ICMPV6 {

@@ -1,7 +1,7 @@
 //! How often ICMP may be sent: so many of a kind a second, and so many to one destination.
 //!
 //! RFC 1812, 4.3.2.8, wants errors limited and the limits configurable; RFC 4443, 2.4 (f), demands it
-//! and suggests a token bucket. There are two for each [`Kind`]: one for the router as a whole, and
+//! and suggests a token bucket. There are two for each [`IcmpKind`]: one for the router as a whole, and
 //! one of a table of [`DESTINATIONS`] that a seeded hash of the destination picks, so that one sender
 //! of bad packets cannot use up what all others need. A message passes both or neither, and what is
 //! held back is counted. Destinations that share a place in the table share its tokens; under a
@@ -25,7 +25,7 @@ pub const KINDS: usize = 6;
 /// What is limited apart from the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum IcmpKind {
     /// Destination unreachable, but for fragmentation.
     Unreachable,
     /// Fragmentation needed, Packet Too Big: path MTU discovery waits for it.
@@ -71,7 +71,7 @@ pub struct Allowances {
     pub destination: Allowance,
 }
 
-/// What each kind may, in the order of [`Kind`].
+/// What each kind may, in the order of [`IcmpKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits(pub [Allowances; KINDS]);
 
@@ -142,7 +142,7 @@ impl Limiter {
 
     /// Whether a message of this kind may be sent to `destination` at `now` (IPv4 addresses as their
     /// number). It is counted either way.
-    pub fn allow(&mut self, now: Time, kind: Kind, destination: u128) -> bool {
+    pub fn allow(&mut self, now: Time, kind: IcmpKind, destination: u128) -> bool {
         let allowances = self.limits.0[kind as usize];
         let place = kind as usize * DESTINATIONS + self.place(destination);
         let router = &mut self.router[kind as usize];
@@ -234,9 +234,9 @@ mod tests {
                     whole.level -= u128::from(SECOND);
                     passed += 1;
                 }
-                assert_eq!(limiter.allow(Time(now), Kind::TimeExceeded, to as u128), conforms);
+                assert_eq!(limiter.allow(Time(now), IcmpKind::TimeExceeded, to as u128), conforms);
             }
-            assert_eq!(limiter.passed()[Kind::TimeExceeded as usize], passed);
+            assert_eq!(limiter.passed()[IcmpKind::TimeExceeded as usize], passed);
             let asked = limiter.passed()[2] + limiter.suppressed()[2];
             assert_eq!(asked, 3_000 * u64::from(is_apart));
         }
@@ -247,12 +247,13 @@ mod tests {
         let mut limiter = Limiter::new(Limits::default(), 5);
         let mut loud = 0;
         for step in 0..100_000u64 {
-            loud += u64::from(limiter.allow(Time(step * SECOND / 10_000), Kind::Unreachable, 1));
+            loud +=
+                u64::from(limiter.allow(Time(step * SECOND / 10_000), IcmpKind::Unreachable, 1));
         }
         assert!((108..=110).contains(&loud), "10 a second for 10 s and a burst, not {loud}");
         assert_eq!(limiter.suppressed()[0], 100_000 - loud);
-        assert!(limiter.allow(Time(10 * SECOND), Kind::Unreachable, 2));
-        assert!(limiter.allow(Time(10 * SECOND), Kind::TooBig, 1), "kinds are apart");
+        assert!(limiter.allow(Time(10 * SECOND), IcmpKind::Unreachable, 2));
+        assert!(limiter.allow(Time(10 * SECOND), IcmpKind::TooBig, 1), "kinds are apart");
     }
 
     #[test]
@@ -263,12 +264,12 @@ mod tests {
         let mut closed = Limiter::new(both(none), 1);
         let mut open = Limiter::new(both(Allowance::UNLIMITED), 1);
         let kinds = [
-            Kind::Unreachable,
-            Kind::TooBig,
-            Kind::TimeExceeded,
-            Kind::Parameter,
-            Kind::Redirect,
-            Kind::Echo,
+            IcmpKind::Unreachable,
+            IcmpKind::TooBig,
+            IcmpKind::TimeExceeded,
+            IcmpKind::Parameter,
+            IcmpKind::Redirect,
+            IcmpKind::Echo,
         ];
         for kind in kinds {
             assert!(!closed.allow(Time::ZERO, kind, 7));

@@ -1,10 +1,10 @@
 //! Addresses that may not cross a router: the martians of RFC 1812, 5.3.7, and the registry.
 //!
-//! Three circles of addresses, each in the one around it. The inner, [`Filter::Least`], is what later
+//! Three circles of addresses, each in the one around it. The inner, [`MartianFilter::Least`], is what later
 //! RFCs forbid to forward under any setting: link-local addresses of either version, the limited
-//! broadcast, and IPv6's unspecified, loopback and multicast sources. [`Filter::Standard`] adds what RFC 1812 says a router
+//! broadcast, and IPv6's unspecified, loopback and multicast sources. [`MartianFilter::Standard`] adds what RFC 1812 says a router
 //! should not forward unless told to: networks 0 and 127, class D as source, class E. That is the
-//! default, which the clause demands. [`Filter::Registry`] adds every block that the registry of
+//! default, which the clause demands. [`MartianFilter::Registry`] adds every block that the registry of
 //! special-purpose addresses marks as not forwardable (RFC 6890), the documentation prefixes among
 //! them. Private addresses (RFC 1918, RFC 4193), shared ones (RFC 6598) and those of benchmarks
 //! (198.18.0.0/15, RFC 2544) are forwardable by that registry and pass all three.
@@ -17,7 +17,7 @@
 
 /// How much is filtered. A packet that fails is discarded and counted, and not answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Filter {
+pub enum MartianFilter {
     /// Only what no setting may let through.
     Least,
     /// RFC 1812's martians too.
@@ -67,7 +67,7 @@ pub struct Entry<A> {
     /// Refused as a destination.
     pub as_destination: bool,
     /// From which filter on.
-    pub from: Filter,
+    pub from: MartianFilter,
     /// What it is called.
     pub kind: Martian,
     /// Where it is said.
@@ -81,7 +81,7 @@ const DESTINATION: (bool, bool) = (false, true);
 const fn four(
     (first, bits): (u32, u32),
     (as_source, as_destination): (bool, bool),
-    from: Filter,
+    from: MartianFilter,
     kind: Martian,
     said_by: &'static str,
 ) -> Entry<u32> {
@@ -92,7 +92,7 @@ const fn four(
 const fn six(
     (first, bits): (u128, u32),
     (as_source, as_destination): (bool, bool),
-    from: Filter,
+    from: MartianFilter,
     kind: Martian,
     said_by: &'static str,
 ) -> Entry<u128> {
@@ -100,7 +100,7 @@ const fn six(
     Entry { first, last, as_source, as_destination, from, kind, said_by }
 }
 
-use Filter::{Least, Registry, Standard};
+use MartianFilter::{Least, Registry, Standard};
 
 /// IPv4, the more particular row first.
 pub const IPV4: [Entry<u32>; 10] = [
@@ -148,7 +148,7 @@ pub fn are_plain_ipv4(source: u32, destination: u32) -> bool {
     !(asked(source) | asked(destination))
 }
 
-impl Filter {
+impl MartianFilter {
     /// Why a packet from `source` may not be forwarded, if it may not.
     #[inline]
     pub fn source_ipv4(self, source: u32) -> Option<Martian> {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use nilometer_stat::Rng;
 
-    const FILTERS: [Filter; 3] = [Least, Standard, Registry];
+    const FILTERS: [MartianFilter; 3] = [Least, Standard, Registry];
 
     #[test]
     fn plain_addresses_are_no_martians_and_no_groups() {
@@ -238,7 +238,7 @@ mod tests {
             let word = rng.next_u64();
             let (source, destination) = ((word >> 32) as u32, word as u32);
             if are_plain_ipv4(source, destination) {
-                let refused = |filter: Filter| {
+                let refused = |filter: MartianFilter| {
                     filter.source_ipv4(source).or(filter.destination_ipv4(destination))
                 };
                 assert!(FILTERS.into_iter().all(|filter| refused(filter).is_none()));
@@ -251,7 +251,7 @@ mod tests {
 
     fn walk<A: PartialOrd + Copy>(
         table: &[Entry<A>],
-        filter: Filter,
+        filter: MartianFilter,
         address: A,
         is_source: bool,
     ) -> Option<Martian> {
@@ -327,8 +327,8 @@ mod tests {
 
     #[test]
     fn martians_are_filtered_unless_told_otherwise() {
-        assert_eq!(Filter::default(), Standard);
-        let standard = Filter::default();
+        assert_eq!(MartianFilter::default(), Standard);
+        let standard = MartianFilter::default();
         assert_eq!(standard.source_ipv4(0x7f00_0001), Some(Martian::Loopback));
         assert_eq!(standard.source_ipv4(0xe000_0001), Some(Martian::MulticastSource));
         assert_eq!(standard.destination_ipv4(0xe000_0001), None);

@@ -14,7 +14,7 @@ use super::echo;
 use super::hop;
 use super::icmp::{Origin, Problem, error_ipv4, error_ipv6};
 use super::icmp_suppression::{Arrival, SUPPRESSIONS, Suppression};
-use super::limit::{KINDS, Kind, Limiter, Limits};
+use super::limit::{IcmpKind, KINDS, Limiter, Limits};
 use super::options::Visit;
 
 /// Why no message came of it.
@@ -29,9 +29,9 @@ pub enum Unsent {
 /// What became of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IcmpErrorCounters {
-    /// Messages made, by [`Kind`].
+    /// Messages made, by [`IcmpKind`].
     pub sent: [u64; KINDS],
-    /// Held back by the limits, by [`Kind`].
+    /// Held back by the limits, by [`IcmpKind`].
     pub limited: [u64; KINDS],
     /// Not answered, by [`Suppression`].
     pub silent: [u64; SUPPRESSIONS],
@@ -142,7 +142,7 @@ impl Reporter {
         };
         self.unless_silent(reply.as_ref().err().copied())?;
         let sender = u128::from(double_word(cause.packet, 12));
-        self.unless_limited(cause.now, Kind::Echo, sender)?;
+        self.unless_limited(cause.now, IcmpKind::Echo, sender)?;
         reply.map_err(Unsent::Silent)
     }
 
@@ -158,7 +158,7 @@ impl Reporter {
             false => Err(Suppression::Unwanted),
         };
         self.unless_silent(reply.as_ref().err().copied())?;
-        self.unless_limited(cause.now, Kind::Echo, sender_ipv6(cause.packet))?;
+        self.unless_limited(cause.now, IcmpKind::Echo, sender_ipv6(cause.packet))?;
         reply.map_err(Unsent::Silent)
     }
 
@@ -187,7 +187,7 @@ impl Reporter {
         Err(Unsent::Silent(suppression))
     }
 
-    fn unless_limited(&mut self, now: Time, kind: Kind, to: u128) -> Result<(), Unsent> {
+    fn unless_limited(&mut self, now: Time, kind: IcmpKind, to: u128) -> Result<(), Unsent> {
         if self.limiter.allow(now, kind, to) { Ok(()) } else { Err(Unsent::Limited) }
     }
 }
@@ -196,13 +196,13 @@ fn sender_ipv6(packet: &[u8]) -> u128 {
     (8..24).step_by(4).fold(0, |sum, at| sum << 32 | u128::from(double_word(packet, at)))
 }
 
-fn kind_of(problem: Problem) -> Kind {
+fn kind_of(problem: Problem) -> IcmpKind {
     match problem {
-        Problem::TooBig { .. } => Kind::TooBig,
-        Problem::HopLimit | Problem::Reassembly => Kind::TimeExceeded,
-        Problem::Parameter { .. } | Problem::Option { .. } => Kind::Parameter,
-        Problem::Redirect { .. } => Kind::Redirect,
-        _ => Kind::Unreachable,
+        Problem::TooBig { .. } => IcmpKind::TooBig,
+        Problem::HopLimit | Problem::Reassembly => IcmpKind::TimeExceeded,
+        Problem::Parameter { .. } | Problem::Option { .. } => IcmpKind::Parameter,
+        Problem::Redirect { .. } => IcmpKind::Redirect,
+        _ => IcmpKind::Unreachable,
     }
 }
 
@@ -239,9 +239,9 @@ mod tests {
         let account = reporter.account();
         assert_eq!(account.total(), 12_000);
         assert_eq!(account.sent.iter().sum::<u64>(), made);
-        let echo = Kind::Echo as usize;
+        let echo = IcmpKind::Echo as usize;
         assert_eq!(account.sent[echo] + account.limited[echo], 1_000, "one packet of three");
-        let exceeded = Kind::TimeExceeded as usize;
+        let exceeded = IcmpKind::TimeExceeded as usize;
         assert!((35..=40).contains(&account.sent[exceeded]), "10 a second for 3 s and a burst");
         assert_eq!(account.sent[exceeded] + account.limited[exceeded], 2_000);
         assert_eq!(account.silent[Suppression::IcmpError as usize], 2_000);

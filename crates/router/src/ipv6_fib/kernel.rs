@@ -17,16 +17,16 @@
 
 use nilometer_wire::prefetch::prefetch;
 
-use super::account::FIRST_BITS;
 use super::layout;
+use super::parcel_table::FIRST_BITS;
 use crate::classifier::instructions::Instructions;
 use crate::fib::NextHop;
 use crate::prefix::Address;
-use crate::slots::memory::Memory;
+use crate::slots::memory::SlotMemory;
 use crate::slots::routes::next_hop;
 
 /// Asks for the first words of `addresses`.
-pub(super) fn prefetch_roots(memory: &Memory, addresses: &[u128]) {
+pub(super) fn prefetch_roots(memory: &SlotMemory, addresses: &[u128]) {
     let roots = memory.words().as_ptr();
     for address in addresses {
         prefetch(roots.wrapping_add(address.bits(0, FIRST_BITS) as usize));
@@ -36,7 +36,7 @@ pub(super) fn prefetch_roots(memory: &Memory, addresses: &[u128]) {
 /// The next hops of a batch of addresses.
 #[inline]
 pub(super) fn find_all<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     instructions: Instructions,
     addresses: &[u128],
     next_hops: &mut [Option<NextHop>],
@@ -103,7 +103,7 @@ mod wide {
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
     pub(super) fn find_all<const BYTES: usize>(
-        memory: &Memory,
+        memory: &SlotMemory,
         addresses: &[u128],
         next_hops: &mut [Option<NextHop>],
     ) {

@@ -20,9 +20,9 @@
 
 use alloc::vec::Vec;
 
-use super::account::{BITS, FIRST_BITS};
+use super::parcel_table::{BITS, FIRST_BITS};
 use crate::prefix::Address;
-use crate::slots::memory::Memory;
+use crate::slots::memory::SlotMemory;
 use crate::slots::routes::{Leaf, Run};
 
 /// Bits that say what a word refers to, and words of a step of the others.
@@ -181,7 +181,7 @@ fn push_bytes(bytes: &[u8], block: &mut Vec<u32>) {
 }
 
 /// The answer for an address, by one step after the other.
-pub(super) fn find<const BYTES: usize>(memory: &Memory, address: u128) -> Leaf {
+pub(super) fn find<const BYTES: usize>(memory: &SlotMemory, address: u128) -> Leaf {
     let mut word = memory.root(address.bits(0, FIRST_BITS) as usize);
     let mut length = FIRST_BITS;
     while tag(word) == PARTS {
@@ -196,7 +196,11 @@ pub(super) fn find<const BYTES: usize>(memory: &Memory, address: u128) -> Leaf {
     }
 }
 
-fn find_line<const WIDTH: usize, const BYTES: usize>(memory: &Memory, word: u32, key: u32) -> Leaf {
+fn find_line<const WIDTH: usize, const BYTES: usize>(
+    memory: &SlotMemory,
+    word: u32,
+    key: u32,
+) -> Leaf {
     let (mut block, mut keys) = (first(word), tag(word) & KEYS);
     let passed = |block: u32, keys: u32| {
         let is_passed = |number: &u32| number_at::<WIDTH>(memory, block, *number) <= key;
@@ -211,7 +215,7 @@ fn find_line<const WIDTH: usize, const BYTES: usize>(memory: &Memory, word: u32,
 }
 
 /// A number of `BYTES` bytes, counted from the beginning of a block.
-fn number_at<const BYTES: usize>(memory: &Memory, block: u32, number: u32) -> u32 {
+fn number_at<const BYTES: usize>(memory: &SlotMemory, block: u32, number: u32) -> u32 {
     let byte = number * BYTES as u32;
     let word = memory.word(block + byte / 4) >> (byte % 4 * 8);
     word & const { u32::MAX >> (32 - 8 * BYTES) }
@@ -219,7 +223,7 @@ fn number_at<const BYTES: usize>(memory: &Memory, block: u32, number: u32) -> u3
 
 /// The runs of a deep block are searched by halves.
 #[cold]
-fn find_deep<const BYTES: usize>(memory: &Memory, block: u32, address: u128) -> Leaf {
+fn find_deep<const BYTES: usize>(memory: &SlotMemory, block: u32, address: u128) -> Leaf {
     let start = |run: u32| {
         let at = block + 1 + run * START_WORDS;
         (0..START_WORDS).fold(0, |start, i| start << 32 | u128::from(memory.word(at + i)))

@@ -6,7 +6,7 @@
 //! begin at the 17th and end at the 48th. And routes crowd: of 160,000, one in ten lies within one /20 of
 //! 131,072. Slots small enough for it are more than there is memory for, and in larger ones an update
 //! writes thousands of runs. So a *parcel* that holds more than some hundred routes is divided by the
-//! next byte of the address into 256 of them (`account.rs`), and joined again when few are left. What is
+//! next byte of the address into 256 of them (`parcel_table.rs`), and joined again when few are left. What is
 //! not divided is packed into one line of keys and answers, or into a tree of two levels of such lines
 //! (`layout.rs`); parcels with one answer are that answer.
 //!
@@ -24,9 +24,9 @@
 //! was; routes that are there find room always (`slots/home.rs`); and a parcel that found no room to be
 //! joined stays divided until one of its routes goes.
 
-mod account;
 mod kernel;
 mod layout;
+mod parcel_table;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -37,9 +37,9 @@ use crate::classifier::instructions::Instructions;
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
 use crate::slots::home::Writing;
-use crate::slots::memory::{Block, Blocks, Memory};
+use crate::slots::memory::{Block, Blocks, SlotMemory};
 use crate::slots::routes::{Leaf, Route, Run, leaf, next_hop};
-use account::{Account, FIRST_BITS, PARTS, Place};
+use parcel_table::{FIRST_BITS, PARTS, ParcelTable, Place};
 
 /// Addresses that go through together.
 const BURST: usize = 64;
@@ -49,9 +49,9 @@ const BURST: usize = 64;
 /// the readers' batches, if need be.
 #[derive(Debug)]
 pub struct Ipv6Fib<const BYTES: usize = 1> {
-    memory: Arc<Memory>,
+    memory: Arc<SlotMemory>,
     blocks: Blocks,
-    account: Account,
+    parcels: ParcelTable,
     runs: Vec<Run<u128>>,
     packed: Vec<u32>,
 }
@@ -59,7 +59,7 @@ pub struct Ipv6Fib<const BYTES: usize = 1> {
 /// One who looks up in a table of parcels that is being changed. Dropped, it counts no longer.
 #[derive(Debug)]
 pub struct Ipv6Reader<const BYTES: usize> {
-    memory: Arc<Memory>,
+    memory: Arc<SlotMemory>,
     instructions: Instructions,
     place: usize,
 }
@@ -89,9 +89,9 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
             return Err(Full);
         }
         Ok(Ipv6Fib {
-            memory: Arc::new(Memory::new(words)),
+            memory: Arc::new(SlotMemory::new(words)),
             blocks: Blocks::new(1 << FIRST_BITS, words),
-            account: Account::new(),
+            parcels: ParcelTable::new(),
             runs: Vec::new(),
             packed: Vec::new(),
         })
@@ -103,17 +103,17 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
 
     /// Writes and publishes an undivided parcel as its routes are now.
     fn write(&mut self, place: Place) -> Result<(), Full> {
-        let routes = core::mem::take(&mut self.account.of_mut(place.number).routes);
+        let routes = core::mem::take(&mut self.parcels.of_mut(place.number).routes);
         let written = self.write_with(place, &routes);
-        self.account.of_mut(place.number).routes = routes;
+        self.parcels.of_mut(place.number).routes = routes;
         written
     }
 
     /// Writes and publishes a parcel as if these were its routes and it were not divided.
     fn write_with(&mut self, place: Place, routes: &[Route<u128>]) -> Result<(), Full> {
-        self.account.runs(place, routes, &mut self.runs);
+        self.parcels.runs(place, routes, &mut self.runs);
         let length = place.prefix.length();
-        let words = match self.account.starts() {
+        let words = match self.parcels.starts() {
             [_] => 0,
             starts => layout::words_max::<BYTES>(length, starts),
         };
@@ -123,7 +123,7 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
             _ => (None, layout::pack::<BYTES>(length, &self.runs, &mut self.packed)),
         };
         let root = |first| answer.unwrap_or(layout::word(first, tag));
-        let parcel = self.account.of_mut(place.number);
+        let parcel = self.parcels.of_mut(place.number);
         let writing = Writing { at: parcel.at as usize, packed: &self.packed, words, root };
         parcel.own = self.blocks.rewrite(&self.memory, parcel.own, &writing)?;
         Ok(())
@@ -139,11 +139,11 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
     /// Gives `prefix` the leaf, or withdraws it with 0.
     fn change(&mut self, prefix: Prefix<u128>, leaf: Leaf) -> Result<Option<NextHop>, Full> {
         let mut touched = Vec::new();
-        let was = self.account.set(prefix, leaf, &mut touched);
+        let was = self.parcels.set(prefix, leaf, &mut touched);
         for place in &touched {
             if self.write(*place).is_err() {
                 assert!(was == 0 && touched.len() == 1, "only what is new needs more room");
-                self.account.set(prefix, was, &mut Vec::new());
+                self.parcels.set(prefix, was, &mut Vec::new());
                 return Err(Full);
             }
         }
@@ -153,10 +153,10 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
     /// Divides parcels until the one that lists `prefix` has it or may list one more.
     fn make_room(&mut self, prefix: Prefix<u128>, all: &mut Vec<Divided>) -> Result<(), Full> {
         loop {
-            let place = self.account.place(prefix);
-            let routes = &self.account.of(place.number).routes;
+            let place = self.parcels.place(prefix);
+            let routes = &self.parcels.of(place.number).routes;
             let is_listed = || routes.binary_search_by_key(&prefix, |route| route.prefix).is_ok();
-            if self.account.is_divided(place.number) || is_listed() {
+            if self.parcels.is_divided(place.number) || is_listed() {
                 return Ok(());
             }
             let lengths = routes.iter().map(|route| route.prefix.length());
@@ -172,17 +172,17 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
     /// Divides a parcel; what it was before is neither changed nor retired yet.
     fn divide(&mut self, place: Place) -> Result<Divided, Full> {
         let parts = self.blocks.take(&self.memory, PARTS as usize)?;
-        self.account.divide(place, parts.first);
+        self.parcels.divide(place, parts.first);
         // No reader finds the parts yet.
-        if self.account.all_parts(place).any(|part| self.write(part).is_err()) {
-            for part in self.account.all_parts(place) {
-                self.blocks.untake(self.account.of(part.number).own);
+        if self.parcels.all_parts(place).any(|part| self.write(part).is_err()) {
+            for part in self.parcels.all_parts(place) {
+                self.blocks.untake(self.parcels.of(part.number).own);
             }
             self.blocks.untake(parts);
-            self.join_account(place);
+            self.join_parcels(place);
             return Err(Full);
         }
-        let parcel = self.account.of_mut(place.number);
+        let parcel = self.parcels.of_mut(place.number);
         let (at, home) = (parcel.at as usize, core::mem::replace(&mut parcel.own, parts));
         let word = self.memory.root(at);
         self.memory.publish(at, layout::word(parts.first, layout::PARTS));
@@ -191,39 +191,39 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
 
     /// Makes a parcel what it was before it was divided; its routes are the same.
     fn undivide(&mut self, Divided { place, word, home }: Divided) {
-        let parcel = self.account.of_mut(place.number);
+        let parcel = self.parcels.of_mut(place.number);
         self.memory.publish(parcel.at as usize, word);
         let parts = core::mem::replace(&mut parcel.own, home);
         self.retire(parts);
         self.retire_parts(place);
-        self.join_account(place);
+        self.join_parcels(place);
     }
 
     fn retire_parts(&mut self, place: Place) {
-        for part in self.account.all_parts(place) {
-            self.retire(self.account.of(part.number).own);
+        for part in self.parcels.all_parts(place) {
+            self.retire(self.parcels.of(part.number).own);
         }
     }
 
-    fn join_account(&mut self, place: Place) {
-        let routes = self.account.gathered(place).expect("its parts are not divided");
-        self.account.join(place, routes);
+    fn join_parcels(&mut self, place: Place) {
+        let routes = self.parcels.gathered(place).expect("its parts are not divided");
+        self.parcels.join(place, routes);
     }
 
     /// Joins the divided parcels that contain `prefix` and hold few routes.
     fn join(&mut self, prefix: Prefix<u128>) {
-        let path: Vec<Place> = self.account.path(prefix).skip(1).collect();
+        let path: Vec<Place> = self.parcels.path(prefix).skip(1).collect();
         for place in path.into_iter().rev() {
-            let is_divided = self.account.is_divided(place.number);
-            if !is_divided || self.account.of(place.number).count > Self::JOINED_MAX {
+            let is_divided = self.parcels.is_divided(place.number);
+            if !is_divided || self.parcels.of(place.number).count > Self::JOINED_MAX {
                 continue;
             }
-            let Some(routes) = self.account.gathered(place) else { return };
+            let Some(routes) = self.parcels.gathered(place) else { return };
             if self.write_with(place, &routes).is_err() {
                 return;
             }
             self.retire_parts(place);
-            self.account.join(place, routes);
+            self.parcels.join(place, routes);
         }
     }
 }
@@ -254,7 +254,7 @@ impl<const BYTES: usize> Fib<u128> for Ipv6Fib<BYTES> {
     }
 
     fn len(&self) -> usize {
-        self.account.len()
+        self.parcels.len()
     }
 }
 

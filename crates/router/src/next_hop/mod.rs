@@ -75,7 +75,7 @@ pub enum NextHopFault {
 
 /// One way and who uses it.
 #[derive(Debug)]
-struct Way {
+struct HopUsers {
     hop: Hop,
     is_down: bool,
     users: BTreeSet<u16>,
@@ -101,7 +101,7 @@ pub struct NextHops {
     buckets_max: usize,
     entries: Vec<Entry>,
     interned: BTreeMap<Vec<Member>, NextHop>,
-    ways: Vec<Way>,
+    ways: Vec<HopUsers>,
     ways_by_hop: BTreeMap<Hop, u16>,
     ways_unused: Vec<u16>,
     down: BTreeSet<Point>,
@@ -124,7 +124,7 @@ impl NextHops {
     pub fn new(numbers_max: usize, buckets_max: usize) -> NextHops {
         let numbers_max = numbers_max.min(1 << 16);
         // Way 0 is where the flows of a group go of which no member lives.
-        let failed = Way { hop: Hop::Failed, is_down: false, users: BTreeSet::new() };
+        let failed = HopUsers { hop: Hop::Failed, is_down: false, users: BTreeSet::new() };
         let live = Snapshot { hops: vec![Hop::Failed], ..Snapshot::default() };
         NextHops {
             numbers_max,
@@ -377,9 +377,9 @@ impl NextHops {
     fn use_way(&mut self, next: NextHop, hop: Hop) -> u16 {
         let way = self.ways_by_hop.get(&hop).copied().unwrap_or_else(|| {
             let is_down = self.is_down(hop);
-            let way = Way { hop, is_down, users: BTreeSet::new() };
+            let way = HopUsers { hop, is_down, users: BTreeSet::new() };
             let index = self.ways_unused.pop().unwrap_or_else(|| {
-                self.ways.push(Way { hop, is_down, users: BTreeSet::new() });
+                self.ways.push(HopUsers { hop, is_down, users: BTreeSet::new() });
                 self.live.hops.push(hop);
                 (self.ways.len() - 1) as u16
             });

@@ -13,7 +13,7 @@
 
 use nilometer_wire::Time;
 
-use super::port::{self, Port, PortError, PortPlan};
+use super::port::{self, PortError, PortPlan, RouterPort};
 use super::{Rfc1812Settings, Router};
 use crate::discard::Discard;
 use crate::memory::{Memory, Place};
@@ -129,7 +129,7 @@ impl Router {
         }
         let (rate, burst_bytes, delay) = (plan.rate, plan.burst_bytes, plan.delay);
         let plan = PortPlan { is_vacant: false, ..plan };
-        self.ports[port] = Port::new(now, plan, self.plan.seed ^ port as u64)?;
+        self.ports[port] = RouterPort::new(now, plan, self.plan.seed ^ port as u64)?;
         self.fabric.set_rate(port, rate);
         self.fabric.set_burst(port, burst_bytes);
         self.fabric.set_delay(port, delay);
@@ -167,7 +167,7 @@ impl Router {
         asked.map_err(|why| Refusal::Port(PortError::Multicast(why)))
     }
 
-    fn occupied(&mut self, port: usize) -> Result<&mut Port, Refusal> {
+    fn occupied(&mut self, port: usize) -> Result<&mut RouterPort, Refusal> {
         let there = self.ports.get_mut(port).ok_or(Refusal::NoPort(port))?;
         if there.plan.is_vacant { Err(Refusal::Vacant(port)) } else { Ok(there) }
     }

@@ -3,7 +3,7 @@
 use core::mem;
 
 use super::Router;
-use super::port::Port;
+use super::port::RouterPort;
 use super::replicate::is_for_group;
 use super::slow::Why;
 use super::version::Version;
@@ -156,7 +156,7 @@ impl Router {
     }
 }
 
-impl Port {
+impl RouterPort {
     /// Whether who sends to `destination` means this link: a group, a link-local address, one of the
     /// port's own.
     pub(super) fn is_of_link(&self, destination: u128) -> bool {

@@ -37,7 +37,7 @@ pub(super) enum Turn {
 }
 
 /// A way out: the port, the gateway if there is one, and the number of the hop.
-pub(super) type Way = (u16, Option<IpAddr>, u16);
+pub(super) type Egress = (u16, Option<IpAddr>, u16);
 
 impl Router {
     /// Decides on the batch: tickets of what goes on, with their headers rewritten.
@@ -183,7 +183,7 @@ impl Router {
         &mut self,
         now: Time,
         key: &Key<A>,
-        (output, gateway, hop): Way,
+        (output, gateway, hop): Egress,
     ) -> Result<(u16, LinkAddress), Turn> {
         let mac = match gateway {
             Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
@@ -219,7 +219,7 @@ impl Router {
 
     /// The way that `next` stands for, if it leads out.
     #[inline]
-    pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<Way, Turn> {
+    pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<Egress, Turn> {
         let Some((number, hop)) = self.hops.resolve_numbered(next, (hash >> 32) as u32) else {
             return Err(Turn::Slow(Why::NoRoute));
         };

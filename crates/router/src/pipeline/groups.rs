@@ -9,7 +9,7 @@ use core::net::IpAddr;
 
 use nilometer_wire::{Span, Time};
 
-use super::port::{Port, PortError};
+use super::port::{PortError, RouterPort};
 use super::{Router, RouterError};
 use crate::discard::Discard;
 use crate::header::{AnyKey, ETHERNET_BYTES, Header, Key, protocol};
@@ -74,7 +74,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(ports: &[Port]) -> Result<Groups, RouterError> {
+    pub(super) fn new(ports: &[RouterPort]) -> Result<Groups, RouterError> {
         let (side4, side6) = (Side::new(ports.len()), Side::new(ports.len()));
         let mut groups = Groups { side4, side6, outputs: Vec::new(), packet: Vec::new() };
         for (number, port) in ports.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Groups {
         &mut self,
         now: Time,
         number: usize,
-        port: &Port,
+        port: &RouterPort,
         plan: &MulticastPlan,
     ) -> Result<(), MulticastError> {
         plan.igmp.check()?;

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use nilometer_wire::Time;
 
 use super::Router;
-use super::decide::{Turn, Way};
+use super::decide::{Egress, Turn};
 use super::slow::Why;
 use super::version::Version;
 use crate::discard::Discard;
@@ -155,7 +155,7 @@ impl Router {
         input: usize,
         cause: Cause<'_>,
         problem: Problem,
-    ) -> Option<(Vec<u8>, Way)> {
+    ) -> Option<(Vec<u8>, Egress)> {
         match cause.packet.first()? >> 4 {
             4 => self.message_of::<u32>(input, cause, problem),
             _ => self.message_of::<u128>(input, cause, problem),
@@ -167,7 +167,7 @@ impl Router {
         input: usize,
         cause: Cause<'_>,
         problem: Problem,
-    ) -> Option<(Vec<u8>, Way)> {
+    ) -> Option<(Vec<u8>, Egress)> {
         let sender = A::sender(cause.packet);
         let way = match problem {
             // It is of the network that the packet came by and leaves by.
@@ -233,7 +233,7 @@ impl Router {
         input: usize,
         destination: A,
         hash: u64,
-    ) -> Result<Way, Turn> {
+    ) -> Result<Egress, Turn> {
         if destination.is_of_one_link() {
             return Ok((input as u16, None, u16::MAX));
         }

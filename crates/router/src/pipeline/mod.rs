@@ -60,7 +60,7 @@ use nilometer_wire::Time;
 use crate::discard::Discard;
 use crate::fabric::{Fabric, FabricPlan};
 use crate::forward::limit::Limits;
-use crate::forward::martian::Filter;
+use crate::forward::martian::MartianFilter;
 use crate::forward::options::SourceRouting;
 use crate::forward::{hop, reassemble};
 use crate::memory::{GiveBack, Memory, Place, Ticket};
@@ -72,7 +72,7 @@ use broadcasts::Broadcasts;
 use engine::Tables;
 use groups::Groups;
 use lane::Lanes;
-use port::{Port, PortPlan};
+use port::{PortPlan, RouterPort};
 use slow::SlowPath;
 use stage::{Probe, Stage};
 use ways_back::WaysBack;
@@ -86,7 +86,7 @@ pub struct RouterPlan {
     /// Queueing between inputs and outputs.
     pub fabric: FabricPlan,
     /// Which addresses are refused.
-    pub martians: Filter,
+    pub martians: MartianFilter,
     /// Seed of what is left to chance: the choice among equal paths, jittered timers.
     pub seed: u64,
     /// What it says of itself and to senders, and what it does with options.
@@ -98,7 +98,7 @@ impl RouterPlan {
     pub fn new(fabric: FabricPlan, seed: u64) -> RouterPlan {
         RouterPlan {
             fabric,
-            martians: Filter::default(),
+            martians: MartianFilter::default(),
             seed,
             rfc1812: Rfc1812Settings::default(),
         }
@@ -155,7 +155,7 @@ pub enum RouterError {
 /// The router.
 pub struct Router {
     plan: RouterPlan,
-    ports: Vec<Port>,
+    ports: Vec<RouterPort>,
     fabric: Fabric<Ticket>,
     tables: Tables,
     hops: Arc<Snapshot>,
@@ -194,7 +194,7 @@ impl Router {
             fabric.set_delay(number, port.delay);
             let seed = plan.seed ^ number as u64;
             let name = port.name.clone();
-            let port = Port::new(Time::ZERO, port, seed);
+            let port = RouterPort::new(Time::ZERO, port, seed);
             ports.push(port.map_err(|why| RouterError::Port(name, why))?);
         }
         Ok(Router {
@@ -320,7 +320,7 @@ impl Router {
 
     /// When the router wants to be told the time, if time alone changes anything.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let ports = self.ports.iter().filter_map(Port::poll_timeout);
+        let ports = self.ports.iter().filter_map(RouterPort::poll_timeout);
         let slow = self.slow.poll_timeout();
         let groups = self.groups.poll_timeout();
         ports.chain(slow).chain(groups).chain(self.fabric.poll_timeout()).min()
@@ -337,7 +337,7 @@ impl Router {
     pub fn inside(&self) -> u64 {
         let ports = 0..self.ports.len();
         let queued = ports.map(|port| self.fabric.waiting(port).packets).sum::<u64>();
-        let held = self.ports.iter().map(Port::held).sum::<usize>();
+        let held = self.ports.iter().map(RouterPort::held).sum::<usize>();
         queued + (held + self.slow.len()) as u64
     }
 
@@ -367,12 +367,12 @@ impl Router {
     }
 
     /// The ports.
-    pub fn ports(&self) -> &[Port] {
+    pub fn ports(&self) -> &[RouterPort] {
         &self.ports
     }
 
     /// A port, for changes between batches. Panics where there is no such port.
-    pub fn port_mut(&mut self, port: usize) -> &mut Port {
+    pub fn port_mut(&mut self, port: usize) -> &mut RouterPort {
         &mut self.ports[port]
     }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use nilometer_wire::Time;
 
 use super::Router;
-use super::decide::{Turn, Way, mac_of};
+use super::decide::{Egress, Turn, mac_of};
 use super::slow::{Why, stamp};
 use super::version::Version;
 use crate::discard::Discard;
@@ -190,7 +190,7 @@ impl Router {
     }
 
     /// The router's part of the options of a packet that leaves by `way`.
-    fn write_options(&mut self, now: Time, way: Way, onward: &Onward, packet: &mut [u8]) {
+    fn write_options(&mut self, now: Time, way: Egress, onward: &Onward, packet: &mut [u8]) {
         let AnyKey::V4(key) = onward.header.key else { return };
         if !onward.follows && !onward.options.asks_to_be_filled() {
             return;
@@ -227,7 +227,7 @@ impl Router {
         &mut self,
         now: Time,
         (input, place): (usize, Place),
-        way: Way,
+        way: Egress,
         onward: &Onward,
         memory: &mut M,
     ) {
@@ -266,7 +266,7 @@ impl Router {
         input: usize,
         destination: A,
         hash: u64,
-    ) -> Result<(Way, Reached), Turn> {
+    ) -> Result<(Egress, Reached), Turn> {
         let way = self.way_out(input, destination, hash)?;
         match self.reach(now, way, destination) {
             Err(turn @ (Turn::Slow(_) | Turn::Discard(_))) => Err(turn),
@@ -275,7 +275,7 @@ impl Router {
     }
 
     /// The output and link-layer address for a packet to `destination` that goes a certain way.
-    pub(super) fn reach<A: Version>(&mut self, now: Time, way: Way, destination: A) -> Reached {
+    pub(super) fn reach<A: Version>(&mut self, now: Time, way: Egress, destination: A) -> Reached {
         let (output, gateway, hop) = way;
         match gateway {
             Some(gateway) => Ok((output, self.mac_of_gateway(now, output, gateway, hop)?)),

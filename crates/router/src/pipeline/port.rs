@@ -29,7 +29,7 @@ pub struct Held {
 
 /// A port.
 #[derive(Debug)]
-pub struct Port {
+pub struct RouterPort {
     pub(super) plan: PortPlan,
     pub(super) arp: Arp<Held>,
     pub(super) discovery: Discovery<Held>,
@@ -49,8 +49,8 @@ pub struct Port {
     pub(super) shortcut_bytes: u64,
 }
 
-impl Port {
-    pub(super) fn new(now: Time, plan: PortPlan, seed: u64) -> Result<Port, PortError> {
+impl RouterPort {
+    pub(super) fn new(now: Time, plan: PortPlan, seed: u64) -> Result<RouterPort, PortError> {
         let (own4, own6) = plan.own()?;
         let mut discovery = match plan.address_probes {
             0 => Discovery::new(Settings::discovery(seed), own6.clone(), 0)?,
@@ -59,7 +59,7 @@ impl Port {
         for &(address, prefix) in own6.addresses().iter().filter(|_| plan.address_probes > 0) {
             discovery.add_address(now, address, prefix.length())?;
         }
-        let mut port = Port {
+        let mut port = RouterPort {
             arp: Arp::new(Settings::arp(seed), own4)?,
             discovery,
             duplicates: Vec::new(),
@@ -292,7 +292,7 @@ impl Port {
 }
 
 /// The broadcast addresses of all `ports`.
-pub(super) fn broadcasts(ports: &[Port]) -> Broadcasts {
+pub(super) fn broadcasts(ports: &[RouterPort]) -> Broadcasts {
     let own = ports.iter().flat_map(|port| port.arp.table.own().addresses());
     Broadcasts::of(own.map(|&(address, prefix)| (address, prefix.length())))
 }

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use nilometer_stat::Rng;
 use nilometer_wire::Time;
 
-use super::decide::{Turn, Way};
+use super::decide::{Egress, Turn};
 use super::port::Held;
 use super::version::Version;
 use super::{GiveBack, Router};
@@ -66,7 +66,7 @@ impl Router {
         now: Time,
         input: usize,
         packet: &[u8],
-        way: Result<Way, Turn>,
+        way: Result<Egress, Turn>,
         memory: &mut M,
     ) {
         let way = match way {
@@ -97,7 +97,7 @@ impl Router {
         now: Time,
         input: usize,
         packet: &[u8],
-        way: Way,
+        way: Egress,
         memory: &mut M,
     ) {
         let Some(place) = self.make(input, packet, memory) else { return };

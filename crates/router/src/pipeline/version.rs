@@ -9,13 +9,13 @@ use super::broadcasts::Broadcasts;
 use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
 use super::lane::{Lane, Lanes};
-use super::port::{Held, Port};
+use super::port::{Held, RouterPort};
 use super::ways_back::WaysBack;
 use crate::classifier::Classified;
 use crate::fib::NextHop;
 use crate::forward::hop;
 use crate::forward::icmp::Problem;
-use crate::forward::martian::{self, Filter as Martians, Martian};
+use crate::forward::martian::{self, Martian, MartianFilter};
 use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::multicast::Protocol;
 use crate::neighbour::{Family, Table};
@@ -36,15 +36,15 @@ pub(super) trait Version: Protocol + Classified + Default {
     }
     /// Whether neither address may be a martian or a group by how it begins.
     fn are_plain(source: Self, destination: Self) -> bool;
-    fn is_martian_source(self, filter: Martians) -> bool;
-    fn is_martian_destination(self, filter: Martians) -> bool;
+    fn is_martian_source(self, filter: MartianFilter) -> bool;
+    fn is_martian_destination(self, filter: MartianFilter) -> bool;
     /// Whether who has it may speak to its own link and no further.
     fn is_of_one_link(self) -> bool;
     fn is_multicast(self) -> bool;
     /// Whether who sends from `source` may have to be told of a better router on the link of `port`: no
     /// to nearly all who need not.
-    fn is_of_redirects(port: &Port, source: Self) -> bool;
-    fn table(port: &mut Port) -> &mut Table<Self, Held>;
+    fn is_of_redirects(port: &RouterPort, source: Self) -> bool;
+    fn table(port: &mut RouterPort) -> &mut Table<Self, Held>;
     fn groups(groups: &mut Groups) -> &mut Side<Self>;
     fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
     fn address(self) -> IpAddr;
@@ -92,17 +92,17 @@ impl Version for u32 {
     }
 
     #[inline]
-    fn is_martian_source(self, filter: Martians) -> bool {
+    fn is_martian_source(self, filter: MartianFilter) -> bool {
         filter.source_ipv4(self).is_some()
     }
 
     #[inline]
-    fn is_martian_destination(self, filter: Martians) -> bool {
+    fn is_martian_destination(self, filter: MartianFilter) -> bool {
         filter.destination_ipv4(self).is_some()
     }
 
     fn is_of_one_link(self) -> bool {
-        Martians::Least.source_ipv4(self) == Some(Martian::LinkLocal)
+        MartianFilter::Least.source_ipv4(self) == Some(Martian::LinkLocal)
     }
 
     #[inline]
@@ -111,12 +111,12 @@ impl Version for u32 {
     }
 
     #[inline]
-    fn is_of_redirects(port: &Port, source: u32) -> bool {
+    fn is_of_redirects(port: &RouterPort, source: u32) -> bool {
         port.arp.table.own().begins(source)
     }
 
     #[inline]
-    fn table(port: &mut Port) -> &mut Table<u32, Held> {
+    fn table(port: &mut RouterPort) -> &mut Table<u32, Held> {
         &mut port.arp.table
     }
 
@@ -193,12 +193,12 @@ impl Version for u128 {
     }
 
     #[inline]
-    fn is_martian_source(self, filter: Martians) -> bool {
+    fn is_martian_source(self, filter: MartianFilter) -> bool {
         filter.source_ipv6(self).is_some()
     }
 
     #[inline]
-    fn is_martian_destination(self, filter: Martians) -> bool {
+    fn is_martian_destination(self, filter: MartianFilter) -> bool {
         filter.destination_ipv6(self).is_some()
     }
 
@@ -213,12 +213,12 @@ impl Version for u128 {
 
     /// Those of IPv6 are neighbour discovery's.
     #[inline]
-    fn is_of_redirects(_: &Port, _: u128) -> bool {
+    fn is_of_redirects(_: &RouterPort, _: u128) -> bool {
         false
     }
 
     #[inline]
-    fn table(port: &mut Port) -> &mut Table<u128, Held> {
+    fn table(port: &mut RouterPort) -> &mut Table<u128, Held> {
         &mut port.discovery.table
     }
 

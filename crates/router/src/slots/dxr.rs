@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
 use super::Layout;
-use super::memory::Memory;
+use super::memory::SlotMemory;
 use super::routes::{Leaf, Run};
 
 /// Bits that number a slot.
@@ -49,7 +49,7 @@ impl Layout<u32> for Ranges {
     }
 
     #[inline(always)]
-    fn find(memory: &Memory, block: u32, address: u32) -> Leaf {
+    fn find(memory: &SlotMemory, block: u32, address: u32) -> Leaf {
         let last = Self::rest(address) << ANSWER_BITS | u32::from(Leaf::MAX);
         let (mut first, mut count) = (block + 1, memory.word(block));
         while count > 1 {

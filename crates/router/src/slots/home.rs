@@ -20,7 +20,7 @@
 //! of what is there, and its withdrawal, never fail, however the free words lie and whatever waits for
 //! readers.
 
-use super::memory::{Block, Blocks, Memory};
+use super::memory::{Block, Blocks, SlotMemory};
 use crate::fib::Full;
 
 /// What is to stand in the place of a part.
@@ -42,7 +42,7 @@ impl Blocks {
     /// [`Full`] when it needs more words than its home has, and there are not so many.
     pub(crate) fn rewrite<R: Fn(u32) -> u32>(
         &mut self,
-        memory: &Memory,
+        memory: &SlotMemory,
         home: Block,
         writing: &Writing<'_, R>,
     ) -> Result<Block, Full> {
@@ -75,7 +75,7 @@ impl Blocks {
     #[cold]
     fn rewrite_in_place<R: Fn(u32) -> u32>(
         &mut self,
-        memory: &Memory,
+        memory: &SlotMemory,
         home: Block,
         writing: &Writing<'_, R>,
     ) -> Block {
@@ -96,14 +96,14 @@ mod tests {
     use alloc::vec::Vec;
 
     /// The words that root `at` leads to.
-    fn found(memory: &Memory, at: usize, count: u32) -> Vec<u32> {
+    fn found(memory: &SlotMemory, at: usize, count: u32) -> Vec<u32> {
         let first = memory.root(at);
         (0..count).map(|word| memory.word(first + word)).collect()
     }
 
     #[test]
     fn a_home_is_written_in_its_place_when_nothing_is_free() {
-        let memory = Memory::new(32 + 160);
+        let memory = SlotMemory::new(32 + 160);
         let mut blocks = Blocks::new(32, 32 + 160);
         let mut homes = [Block::default(); 16];
         let write = |blocks: &mut Blocks, home, at, packed: &[u32], words| {

@@ -12,13 +12,13 @@ use nilometer_wire::prefetch::prefetch;
 
 use super::Layout;
 use super::division::Divided;
-use super::memory::Memory;
+use super::memory::SlotMemory;
 use super::routes::next_hop;
 use crate::fib::NextHop;
 use crate::tree_bitmap::Instructions;
 
 /// Asks for the roots of `addresses`.
-pub(super) fn prefetch_roots<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+pub(super) fn prefetch_roots<A: Divided>(memory: &SlotMemory, addresses: &[A], bits: u32) {
     let roots = memory.words().as_ptr();
     for address in addresses {
         prefetch(roots.wrapping_add(address.slot(bits)));
@@ -27,7 +27,7 @@ pub(super) fn prefetch_roots<A: Divided>(memory: &Memory, addresses: &[A], bits:
 
 /// Asks for the blocks of `addresses`, of which roots are read and nothing behind them.
 #[inline(always)]
-pub(super) fn prefetch_blocks<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+pub(super) fn prefetch_blocks<A: Divided>(memory: &SlotMemory, addresses: &[A], bits: u32) {
     let words = memory.words();
     let roots = &words[..A::slots(bits)];
     for address in addresses {
@@ -39,7 +39,7 @@ pub(super) fn prefetch_blocks<A: Divided>(memory: &Memory, addresses: &[A], bits
 /// The next hops of all `addresses`, one after the other.
 #[inline]
 pub(super) fn find_each<A: Divided, L: Layout<A>>(
-    memory: &Memory,
+    memory: &SlotMemory,
     instructions: Instructions,
     addresses: &[A],
     next_hops: &mut [Option<NextHop>],
@@ -57,7 +57,7 @@ pub(super) fn find_each<A: Divided, L: Layout<A>>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt,lzcnt,bmi1,bmi2")]
 fn each_counting<A: Divided, L: Layout<A>>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[A],
     next_hops: &mut [Option<NextHop>],
 ) {
@@ -66,7 +66,7 @@ fn each_counting<A: Divided, L: Layout<A>>(
 
 #[inline(always)]
 fn each<A: Divided, L: Layout<A>>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[A],
     next_hops: &mut [Option<NextHop>],
 ) {

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 
 use super::Layout;
 use super::division::Divided;
-use super::memory::Memory;
+use super::memory::SlotMemory;
 use super::routes::{Leaf, Run, next_hop};
 use crate::fib::NextHop;
 use crate::tree_bitmap::Instructions;
@@ -69,7 +69,7 @@ impl<const BYTES: usize> Lines<BYTES> {
     }
 
     /// The `index`-th answer of those that begin at word `first`.
-    fn answer(memory: &Memory, first: u32, index: u32) -> Leaf {
+    fn answer(memory: &SlotMemory, first: u32, index: u32) -> Leaf {
         let per_word = 4 / BYTES as u32;
         let word = memory.word(first + index / per_word);
         (word >> (index % per_word * 8 * BYTES as u32)) as Leaf & Self::ESCAPE
@@ -94,7 +94,7 @@ impl<const BYTES: usize> Lines<BYTES> {
     /// The answer for an address whose network has routes inside, and is the `number`-th answer of its
     /// block.
     #[cold]
-    pub(super) fn deeper(memory: &Memory, block: u32, number: u32, address: u32) -> Leaf {
+    pub(super) fn deeper(memory: &SlotMemory, block: u32, number: u32, address: u32) -> Leaf {
         let answers = block + BITMAP_WORDS;
         let escapes = (0..number).filter(|i| Self::answer(memory, answers, *i) == Self::ESCAPE);
         let bits = memory.word(block).count_ones() + memory.word(block + 1).count_ones();
@@ -107,7 +107,7 @@ impl<const BYTES: usize> Lines<BYTES> {
     }
 
     /// The number of an address's answer in its block.
-    pub(super) fn number(memory: &Memory, block: u32, address: u32) -> u32 {
+    pub(super) fn number(memory: &SlotMemory, block: u32, address: u32) -> u32 {
         let low = u64::from(memory.word(block));
         let bitmap = u64::from(memory.word(block + 1)) << 32 | low;
         (bitmap << (63 - (address >> 8) % NETWORKS)).count_ones() - 1
@@ -174,7 +174,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
         (BITMAP_WORDS + Self::words(answers) + deep) as usize
     }
 
-    fn find(memory: &Memory, block: u32, address: u32) -> Leaf {
+    fn find(memory: &SlotMemory, block: u32, address: u32) -> Leaf {
         let number = Self::number(memory, block, address);
         match Self::answer(memory, block + BITMAP_WORDS, number) {
             leaf if leaf == Self::ESCAPE => Self::deeper(memory, block, number, address),
@@ -183,7 +183,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
     }
 
     fn find_all(
-        memory: &Memory,
+        memory: &SlotMemory,
         instructions: Instructions,
         addresses: &[u32],
         next_hops: &mut [Option<NextHop>],

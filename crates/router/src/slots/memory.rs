@@ -29,20 +29,20 @@ const LINE: u32 = 16;
 
 /// What writer and readers share.
 #[derive(Debug)]
-pub struct Memory {
+pub struct SlotMemory {
     words: Box<[AtomicU32]>,
     /// The number of the first word on the boundary.
     first: usize,
     pub(crate) readers: Readers,
 }
 
-impl Memory {
-    pub(crate) fn new(words: u32) -> Memory {
+impl SlotMemory {
+    pub(crate) fn new(words: u32) -> SlotMemory {
         let spare = PAGE_BYTES / size_of::<AtomicU32>();
         let words: Box<[AtomicU32]> =
             (0..words as usize + spare).map(|_| AtomicU32::new(0)).collect();
         let past = words.as_ptr().addr() % PAGE_BYTES / size_of::<AtomicU32>();
-        Memory { words, first: (spare - past) % spare, readers: Readers::new() }
+        SlotMemory { words, first: (spare - past) % spare, readers: Readers::new() }
     }
 
     /// All words.
@@ -118,7 +118,7 @@ impl Blocks {
     }
 
     /// A block of at least `words`, which hold anything; none of the spare.
-    pub fn take(&mut self, memory: &Memory, words: usize) -> Result<Block, Full> {
+    pub fn take(&mut self, memory: &SlotMemory, words: usize) -> Result<Block, Full> {
         let words = rounded(u32::try_from(words).map_err(|_| Full)?);
         if self.retired.len() >= RETIRED_MANY {
             self.reclaim(memory);
@@ -155,7 +155,7 @@ impl Blocks {
     }
 
     /// Keeps so many words at the front of a block; no root refers to the others any longer.
-    pub fn trim(&mut self, memory: &Memory, block: Block, words: usize) -> Block {
+    pub fn trim(&mut self, memory: &SlotMemory, block: Block, words: usize) -> Block {
         let words = if words == 0 { 0 } else { rounded(words as u32) };
         if words >= block.words {
             return block;
@@ -248,7 +248,7 @@ impl Blocks {
         Ok(Block { first, words })
     }
 
-    fn reclaim(&mut self, memory: &Memory) {
+    fn reclaim(&mut self, memory: &SlotMemory) {
         if self.retired.is_empty() {
             return;
         }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn blocks_never_overlap_and_all_come_back() {
         let mut rng = Rng::new(11, 1, 0);
-        let memory = Memory::new(5_000);
+        let memory = SlotMemory::new(5_000);
         let mut blocks = Blocks::new(100, 5_000);
         let mut held: Vec<Block> = Vec::new();
         let mut refused = 0;
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn free_blocks_beside_each_other_are_one() {
-        let memory = Memory::new(512);
+        let memory = SlotMemory::new(512);
         let mut blocks = Blocks::new(0, 512);
         let held: Vec<Block> = core::iter::from_fn(|| blocks.take(&memory, 16).ok()).collect();
         assert_eq!((held.len(), blocks.spare().words), (31, 16));
@@ -399,6 +399,6 @@ mod tests {
 
     #[test]
     fn words_begin_on_a_large_page() {
-        assert_eq!(Memory::new(10).words().as_ptr().addr() % PAGE_BYTES, 0);
+        assert_eq!(SlotMemory::new(10).words().as_ptr().addr() % PAGE_BYTES, 0);
     }
 }

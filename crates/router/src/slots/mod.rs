@@ -40,7 +40,7 @@ pub use division::Divided;
 pub use dxr::Ranges;
 use home::Writing;
 pub use lines::Lines;
-use memory::{Block, Blocks, Memory};
+use memory::{Block, Blocks, SlotMemory};
 pub use poptrie::Poptrie;
 use routes::{Leaf, Routes, Run, leaf, next_hop};
 
@@ -65,12 +65,12 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
     }
 
     /// The answer for `address`, which is in the slot of `block`.
-    fn find(memory: &Memory, block: u32, address: A) -> Leaf;
+    fn find(memory: &SlotMemory, block: u32, address: A) -> Leaf;
 
     /// The next hops of all `addresses`, whose blocks have been asked for.
     #[inline]
     fn find_all(
-        memory: &Memory,
+        memory: &SlotMemory,
         instructions: Instructions,
         addresses: &[A],
         next_hops: &mut [Option<NextHop>],
@@ -88,7 +88,7 @@ const AHEAD: usize = 64;
 /// that the writer waits for the readers' batches, if need be.
 #[derive(Debug)]
 pub struct SlotFib<A, L> {
-    memory: Arc<Memory>,
+    memory: Arc<SlotMemory>,
     blocks: Blocks,
     routes: Routes<A>,
     /// The home of each slot; none where no route is inside.
@@ -106,7 +106,7 @@ pub struct SlotFib<A, L> {
 /// One who looks up in a table of slots that is being changed. Dropped, it counts no longer.
 #[derive(Debug)]
 pub struct SlotReader<A, L> {
-    memory: Arc<Memory>,
+    memory: Arc<SlotMemory>,
     instructions: Instructions,
     place: usize,
     kind: PhantomData<fn() -> (A, L)>,
@@ -129,7 +129,7 @@ impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
         let first = slots as u32 + answers as u32 * shared_words;
         let words = words.checked_add(first - slots as u32).ok_or(Full)?;
         let mut fib = SlotFib {
-            memory: Arc::new(Memory::new(words)),
+            memory: Arc::new(SlotMemory::new(words)),
             blocks: Blocks::new(first, words),
             routes: Routes::new(L::BITS),
             homes: vec![Block::default(); slots],

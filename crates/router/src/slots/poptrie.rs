@@ -19,7 +19,7 @@
 use alloc::vec::Vec;
 
 use super::Layout;
-use super::memory::Memory;
+use super::memory::SlotMemory;
 use super::routes::{Leaf, Run};
 use crate::prefix::Address;
 
@@ -87,7 +87,7 @@ impl Poptrie {
 
     /// A bitmap, of which the first word is `at`.
     #[inline(always)]
-    fn bitmap(memory: &Memory, at: u32) -> u64 {
+    fn bitmap(memory: &SlotMemory, at: u32) -> u64 {
         u64::from(memory.word(at)) | u64::from(memory.word(at + 1)) << 32
     }
 }
@@ -106,7 +106,7 @@ impl Layout<u32> for Poptrie {
     }
 
     #[inline(always)]
-    fn find(memory: &Memory, block: u32, address: u32) -> Leaf {
+    fn find(memory: &SlotMemory, block: u32, address: u32) -> Leaf {
         let (mut node, mut depth) = (block, BITS);
         loop {
             let value = address.bits(depth, STRIDE);

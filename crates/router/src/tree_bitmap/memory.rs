@@ -21,7 +21,7 @@ const LARGEST: usize = 20;
 
 /// What writer and readers share.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct NodeMemory {
     words: Box<[AtomicU64]>,
     /// By the first bits of an address, the next hop of the longest prefix that is not longer than
     /// they are, plus one; 0 if there is none.
@@ -29,9 +29,9 @@ pub(super) struct Memory {
     pub readers: Readers,
 }
 
-impl Memory {
-    pub fn new(roots: usize, words: u32) -> Memory {
-        Memory {
+impl NodeMemory {
+    pub fn new(roots: usize, words: u32) -> NodeMemory {
+        NodeMemory {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             short: (0..roots).map(|_| AtomicU32::new(0)).collect(),
             readers: Readers::new(),
@@ -88,7 +88,7 @@ impl Blocks {
     }
 
     /// The first word of a block of `words`, which hold anything.
-    pub fn take(&mut self, memory: &Memory, words: u32) -> Result<u32, Full> {
+    pub fn take(&mut self, memory: &NodeMemory, words: u32) -> Result<u32, Full> {
         if words == 0 {
             return Ok(0);
         }
@@ -114,7 +114,7 @@ impl Blocks {
     }
 
     /// Takes back a block that the table no longer refers to.
-    pub fn retire(&mut self, memory: &Memory, block: u32, words: u32) {
+    pub fn retire(&mut self, memory: &NodeMemory, block: u32, words: u32) {
         if words > 0 {
             let epoch = memory.readers.advance();
             self.retired.push_back((epoch, block, words));
@@ -130,7 +130,7 @@ impl Blocks {
         }
     }
 
-    fn reclaim(&mut self, memory: &Memory) {
+    fn reclaim(&mut self, memory: &NodeMemory) {
         if self.retired.is_empty() {
             return;
         }

@@ -33,7 +33,7 @@ use core::ops::Range;
 
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::{Address, Prefix};
-use memory::{Blocks, Memory};
+use memory::{Blocks, NodeMemory};
 use node::{Node, position};
 pub(crate) use search::Instructions;
 use search::search;
@@ -52,7 +52,7 @@ struct Parts {
 /// The table and its one writer.
 #[derive(Debug)]
 pub struct TreeBitmap<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
-    memory: Arc<Memory>,
+    memory: Arc<NodeMemory>,
     blocks: Blocks,
     /// Prefixes that are shorter than `INITIAL`.
     short: BTreeMap<Prefix<A>, NextHop>,
@@ -64,7 +64,7 @@ pub struct TreeBitmap<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
 /// One who looks up in a table that is being changed. Dropped, it counts no longer.
 #[derive(Debug)]
 pub struct Reader<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
-    memory: Arc<Memory>,
+    memory: Arc<NodeMemory>,
     instructions: Instructions,
     place: usize,
     kind: core::marker::PhantomData<A>,
@@ -85,7 +85,7 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> TreeBitmap<A, STRIDE, IN
             return Err(Full);
         }
         Ok(TreeBitmap {
-            memory: Arc::new(Memory::new(roots as usize, words)),
+            memory: Arc::new(NodeMemory::new(roots as usize, words)),
             blocks: Blocks::new(roots, words),
             short: BTreeMap::new(),
             short_lengths: vec![0; roots as usize],

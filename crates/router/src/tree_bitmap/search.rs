@@ -4,7 +4,7 @@
 //! x86-64 has not, so that the same text is compiled twice and the processor is asked once: 2.5 times the
 //! lookups on a full table (`examples/tree_bitmap.rs`).
 
-use super::memory::Memory;
+use super::memory::NodeMemory;
 use super::node::{Node, matches};
 use crate::fib::NextHop;
 use crate::prefix::Address;
@@ -33,7 +33,7 @@ impl Instructions {
     #[inline]
     pub(super) fn search_all<A: Address, const STRIDE: u32, const INITIAL: u32>(
         self,
-        memory: &Memory,
+        memory: &NodeMemory,
         addresses: &[A],
         next_hops: &mut [Option<NextHop>],
     ) {
@@ -73,7 +73,7 @@ fn counts_bits() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt,lzcnt,bmi1,bmi2")]
 fn search_all_counting<A: Address, const STRIDE: u32, const INITIAL: u32>(
-    memory: &Memory,
+    memory: &NodeMemory,
     addresses: &[A],
     next_hops: &mut [Option<NextHop>],
 ) {
@@ -82,7 +82,7 @@ fn search_all_counting<A: Address, const STRIDE: u32, const INITIAL: u32>(
 
 #[inline(always)]
 fn search_all<A: Address, const STRIDE: u32, const INITIAL: u32>(
-    memory: &Memory,
+    memory: &NodeMemory,
     addresses: &[A],
     next_hops: &mut [Option<NextHop>],
 ) {
@@ -99,7 +99,7 @@ fn search_all<A: Address, const STRIDE: u32, const INITIAL: u32>(
 /// The next hop of `address`.
 #[inline(always)]
 pub(super) fn search<A: Address, const STRIDE: u32, const INITIAL: u32>(
-    memory: &Memory,
+    memory: &NodeMemory,
     address: A,
 ) -> Option<NextHop> {
     let root = address.bits(0, INITIAL);
@@ -132,7 +132,7 @@ const LANES: usize = 16;
 /// There is no branch but the end of the level: a search that has ended goes on at no node.
 #[inline(always)]
 fn search_together<A: Address, const STRIDE: u32, const INITIAL: u32>(
-    memory: &Memory,
+    memory: &NodeMemory,
     addresses: &[A; LANES],
     next_hops: &mut [Option<NextHop>; LANES],
 ) {

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Settings, Sharing};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings, Sharing};
 use nilometer_router::classifier::{Classified, ClassifierTuples};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::fib::{Fib, NextHop};
@@ -75,7 +75,8 @@ impl Bench {
 
     /// The same with other plans of the ports and of the router.
     pub fn with(change: impl Fn(&mut Plans)) -> Bench {
-        let shape = Shape::new(PORTS, 2.0, link(), Span::from_nanos(500_000)).expect("a shape");
+        let shape =
+            SwitchShape::new(PORTS, 2.0, link(), Span::from_nanos(500_000)).expect("a shape");
         let variant = Variant::DqPlus {
             minimum_backlog_bytes: 1_500,
             minimum_share: Variant::minimum_share(PORTS),
@@ -90,7 +91,7 @@ impl Bench {
         change(&mut plans);
         let settings = Settings {
             mtu_bytes: 9_300,
-            ..Settings::new(Kind::Qsdrr, Capacity::Packets(500), link())
+            ..Settings::new(DisciplineKind::Qsdrr, Capacity::Packets(500), link())
         };
         let with_discipline = |plan| (plan, Any::new(&settings).expect("settings"));
         let ports = plans.ports.into_iter().map(with_discipline).collect();

@@ -109,7 +109,7 @@ fn pass(bench: &mut Bench, port: usize, frames: &[Vec<u8>]) -> Outcome {
         bench.memory.give(place);
     }
     let out = bench.drain();
-    let of = |port: &nilometer_router::pipeline::port::Port| {
+    let of = |port: &nilometer_router::pipeline::port::RouterPort| {
         Discard::ALL.map(|why| port.discards().of(why))
     };
     (out, copies, bench.router.ports().iter().map(of).collect())

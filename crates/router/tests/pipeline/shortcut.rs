@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::distributed::{SwitchShape, Variant};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
 use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::hop;
@@ -27,7 +27,7 @@ const PACKETS: u64 = 60;
 #[derive(Clone, Debug)]
 pub enum Change {
     Queueing(Option<Variant>, Rate),
-    Discipline(usize, Kind, u32),
+    Discipline(usize, DisciplineKind, u32),
     Usual(usize),
     Rate(usize, Option<Rate>),
     Delay(usize, Span),
@@ -54,7 +54,7 @@ impl Change {
                 Change::Queueing(Some(variant), Rate::from_megabits(megabits))
             }
             4 => {
-                let kinds: Vec<Kind> = Kind::ALL.into_iter().collect();
+                let kinds: Vec<DisciplineKind> = DisciplineKind::ALL.into_iter().collect();
                 let kind = kinds[rng.below(kinds.len() as u64) as usize];
                 Change::Discipline(port, kind, 2 + rng.below(60) as u32)
             }
@@ -81,7 +81,7 @@ impl Change {
         let mut drops = GiveBack(memory);
         match self.clone() {
             Change::Queueing(variant, rate) => {
-                let shape = Shape::new(PORTS, 2.0, rate, Span::from_nanos(500_000));
+                let shape = SwitchShape::new(PORTS, 2.0, rate, Span::from_nanos(500_000));
                 let shape = shape.expect("a shape");
                 let fabric = router.fabric_mut();
                 fabric.set_queueing(now, shape, variant, &mut drops).expect("as many ports");
@@ -90,7 +90,7 @@ impl Change {
                 router.fabric_mut().set_discipline(now, port, queue(kind, packets), &mut drops);
             }
             Change::Usual(port) => {
-                let usual = queue(Kind::Qsdrr, 2_048);
+                let usual = queue(DisciplineKind::Qsdrr, 2_048);
                 router.fabric_mut().set_discipline(now, port, usual, &mut drops);
                 router.fabric_mut().set_usual(port, true);
             }
@@ -140,7 +140,7 @@ impl Asked {
     }
 }
 
-fn queue(kind: Kind, packets: u32) -> Any<Ticket> {
+fn queue(kind: DisciplineKind, packets: u32) -> Any<Ticket> {
     let link = Rate::from_megabits(10_000);
     let settings =
         Settings { mtu_bytes: 9_300, ..Settings::new(kind, Capacity::Packets(packets), link) };

@@ -1,6 +1,6 @@
 //! Hostile and random frames, under changes: no panic, no packet lost without a reason, no buffer.
 
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
 use nilometer_router::discard::Discard;
 use nilometer_router::header::Header;
 use nilometer_router::memory::Memory;
@@ -150,7 +150,7 @@ fn storm(changes: u64) -> Outcome {
         }
         if rng.below(2_000) == 0 {
             let rate = Rate::from_megabits(100);
-            let kind = Kind::ALL[rng.below(9) as usize];
+            let kind = DisciplineKind::ALL[rng.below(9) as usize];
             let settings =
                 Settings { mtu_bytes: 9_300, ..Settings::new(kind, Capacity::Packets(99), rate) };
             let discipline = Any::new(&settings).expect("settings");

@@ -7,7 +7,7 @@
 
 use anyhow::{Result, anyhow};
 use nilometer_queue::broadcast::{Announcement, Board};
-use nilometer_queue::distributed::{Allocator, Fabric as Shape, Variant};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_wire::Rate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -72,7 +72,7 @@ pub struct OutputView {
 pub struct Heard {
     seconds: f64,
     broadcasts: u64,
-    shape: Shape,
+    shape: SwitchShape,
     variant: Option<Variant>,
     announced: Vec<Announcement>,
     waiting: Vec<u64>,
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn rates_are_those_of_the_equations() {
         let link = Rate::from_megabits(100);
-        let shape = Shape::new(2, 2.0, link, Span::from_nanos(500_000)).expect("a fabric");
+        let shape = SwitchShape::new(2, 2.0, link, Span::from_nanos(500_000)).expect("a fabric");
         let said = |output, input: [u64; 2]| Announcement {
             output_backlog_bytes: output,
             input_backlog_bytes: input.to_vec(),

@@ -34,7 +34,7 @@ use super::grant_log::GrantLog;
 use super::noticed::Noticed;
 use super::port_slot::{PortSlot, Presence};
 use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
-use nilometer_linux::memory::Memory;
+use nilometer_linux::memory::PacketMemory as Memory;
 
 /// Between two looks at the table.
 pub(super) const EVERY: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use anyhow::Result;
 use nilometer_linux::port::PortIo;
 use nilometer_router::Snapshot;
-use nilometer_router::memory::{Memory as PacketMemory, Place};
+use nilometer_router::memory::{Memory, Place};
 use nilometer_router::pipeline::Router;
 use nilometer_wire::Time;
 
@@ -30,7 +30,7 @@ impl Driver {
     pub fn change(
         &mut self,
         command: impl FnOnce() -> Command,
-        act: impl FnOnce(Time, &mut Router, &mut dyn PacketMemory),
+        act: impl FnOnce(Time, &mut Router, &mut dyn Memory),
     ) -> Result<()> {
         let now = self.now();
         match &mut self.recorder {
@@ -84,7 +84,7 @@ impl Driver {
         match &mut self.recorder {
             None => router.inject(now, number, place, memory),
             Some(recorder) => {
-                let frame = PacketMemory::frame(memory, place).to_vec();
+                let frame = Memory::frame(memory, place).to_vec();
                 let input = Input::Inject { now: now.as_nanos(), port: number as u64, frame };
                 recorder.call(&input, (router, memory), |router, memory| {
                     router.inject(now, number, place, memory);

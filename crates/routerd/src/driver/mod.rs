@@ -59,8 +59,8 @@ use gather::Gathering;
 pub use grant_log::{GrantEntry, GrantLog};
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::flow_offload::FlowOffload;
-use nilometer_linux::memory::{Census, Memory};
-use nilometer_linux::port::{Port, PortIo, PortStatistics, wait_with};
+use nilometer_linux::memory::{Census, PacketMemory};
+use nilometer_linux::port::{AnyPort, PortIo, PortStatistics, wait_with};
 use nilometer_linux::spinning::Spinning;
 use nilometer_linux::tap::TapPort;
 use port_slot::PortSlot;
@@ -86,7 +86,7 @@ const STUCK_FOR: Duration = Duration::from_micros(200);
 pub struct Driver {
     router: Router,
     slots: Vec<PortSlot>,
-    memory: Memory,
+    memory: PacketMemory,
     began: Instant,
     taken: Vec<Place>,
     /// Frames that devices handed in during this turn.
@@ -119,7 +119,7 @@ impl Driver {
     /// When the process has no descriptors left.
     pub fn new(
         mut router: Router,
-        memory: Memory,
+        memory: PacketMemory,
         hops: HopsReader,
         recorder: Option<Recorder>,
     ) -> Result<(Driver, Remote)> {
@@ -174,7 +174,7 @@ impl Driver {
 
     /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
     /// The memory is that which both were opened with. Panics where there is no such port.
-    pub fn attach(&mut self, number: usize, device: Port, beside: Option<TapPort>) {
+    pub fn attach(&mut self, number: usize, device: AnyPort, beside: Option<TapPort>) {
         self.detach(number);
         let slot = &mut self.slots[number];
         slot.device = Some(device);
@@ -218,7 +218,7 @@ impl Driver {
     }
 
     /// The router and the memory that its packets lie in, for changes by which packets are dropped.
-    pub fn parts_mut(&mut self) -> (&mut Router, &mut Memory) {
+    pub fn parts_mut(&mut self) -> (&mut Router, &mut PacketMemory) {
         (&mut self.router, &mut self.memory)
     }
 

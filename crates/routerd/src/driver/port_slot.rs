@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use nilometer_router::memory::Place;
 
-use nilometer_linux::memory::Memory;
-use nilometer_linux::port::{Port, PortIo, PortStatistics};
+use nilometer_linux::memory::PacketMemory;
+use nilometer_linux::port::{AnyPort, PortIo, PortStatistics};
 use nilometer_linux::tap::TapPort;
 
 nilometer_wire::named! {
@@ -23,7 +23,7 @@ nilometer_wire::named! {
 
 /// A port of the router and what stands behind it.
 pub(super) struct PortSlot {
-    pub(super) device: Option<Port>,
+    pub(super) device: Option<AnyPort>,
     /// The kernel's side, to which packets for the router itself are punted.
     pub(super) beside: Option<TapPort>,
     pub(super) presence: Presence,
@@ -60,7 +60,7 @@ impl PortSlot {
     }
 
     /// Closes what stands behind the port, and gives back what was to leave by it.
-    pub(super) fn clear(&mut self, memory: &mut Memory) {
+    pub(super) fn clear(&mut self, memory: &mut PacketMemory) {
         self.lost.unsent += self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|place| memory.give(place));
         if let Some(mut device) = self.device.take() {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nilometer_files::document::draft::Draft;
 use nilometer_files::say;
-use nilometer_linux::memory::Memory;
-use nilometer_router::memory::{Memory as PacketMemory, Place};
+use nilometer_linux::memory::PacketMemory;
+use nilometer_router::memory::{Memory, Place};
 use nilometer_router::pipeline::Router;
 use nilometer_router::{Address, NextHop, Prefix, Snapshot};
 use nilometer_wire::Time;
@@ -196,8 +196,8 @@ impl Recorder {
     pub fn call<T>(
         &mut self,
         input: &Input,
-        (router, memory): (&mut Router, &mut Memory),
-        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>) -> T,
+        (router, memory): (&mut Router, &mut PacketMemory),
+        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, PacketMemory>) -> T,
     ) -> T {
         self.response.clear();
         let mut observed = ObservedMemory::new(memory, &mut self.response, None);
@@ -210,15 +210,14 @@ impl Recorder {
     pub fn call_out(
         &mut self,
         input: &Input,
-        (router, memory): (&mut Router, &mut Memory),
-        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>, &mut Vec<Place>),
+        (router, memory): (&mut Router, &mut PacketMemory),
+        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, PacketMemory>, &mut Vec<Place>),
     ) -> Vec<Place> {
         self.response.clear();
         let mut out = Vec::new();
         let mut observed = ObservedMemory::new(memory, &mut self.response, None);
         act(router, &mut observed, &mut out);
-        let digests =
-            out.iter().map(|&place| super::event::digest(PacketMemory::frame(memory, place)));
+        let digests = out.iter().map(|&place| super::event::digest(Memory::frame(memory, place)));
         self.response.left.extend(digests);
         self.finish(input, router);
         out
@@ -239,8 +238,8 @@ impl Recorder {
         &mut self,
         now: Time,
         command: &Command,
-        parts: (&mut Router, &mut Memory),
-        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>),
+        parts: (&mut Router, &mut PacketMemory),
+        act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, PacketMemory>),
     ) -> Result<()> {
         let toml = toml::to_string(command).context("a command")?.into_bytes();
         self.call(&Input::Command { now: now.as_nanos(), toml }, parts, act);
@@ -268,6 +267,6 @@ impl Recorder {
 }
 
 /// The bytes of frames, for an event.
-pub fn frames(memory: &Memory, places: &[Place]) -> Vec<Vec<u8>> {
-    places.iter().map(|&place| PacketMemory::frame(memory, place).to_vec()).collect()
+pub fn frames(memory: &PacketMemory, places: &[Place]) -> Vec<Vec<u8>> {
+    places.iter().map(|&place| Memory::frame(memory, place).to_vec()).collect()
 }

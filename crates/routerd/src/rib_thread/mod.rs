@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nilometer_router::{
     AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteBatch, RouteLimits, RouteTable,
-    RouteUpdate, ServingFib, Source, Way,
+    RouteTarget, RouteUpdate, ServingFib, Source,
 };
 
 use super::latest::{HopsReader, LatestHops};
@@ -93,7 +93,7 @@ pub struct StaticRoute {
 type Parts<A> = (fn(&Table) -> &Rib<A>, fn(&mut Table) -> &mut Serving<A>);
 
 /// What the operator told of one source, to find what has changed.
-type Told = BTreeMap<AnyPrefix, Way>;
+type Told = BTreeMap<AnyPrefix, RouteTarget>;
 
 /// What the thread and the callers share.
 struct Shared {
@@ -197,7 +197,7 @@ impl RibThread {
     pub fn set_static(&self, routes: &[StaticRoute]) -> u64 {
         let wanted = routes.iter().map(|route| {
             let members = route.members.clone();
-            (route.prefix, Way::Members(members))
+            (route.prefix, RouteTarget::Members(members))
         });
         self.replace(Source::Static, wanted.collect())
     }
@@ -210,7 +210,7 @@ impl RibThread {
         all.insert(port, addresses.to_vec());
         let mut wanted = Told::new();
         for (&port, addresses) in all.iter() {
-            let on_link = Way::Fate(Hop::Via { port, gateway: None });
+            let on_link = RouteTarget::Fate(Hop::Via { port, gateway: None });
             for &(address, length) in addresses {
                 let network = AnyPrefix::new(address, u32::from(length));
                 wanted.extend(network.map(|network| (network, on_link.clone())));
@@ -219,7 +219,7 @@ impl RibThread {
         // After the networks: an address of 32 bits is the router's own.
         for &(address, length) in all.values().flatten() {
             let own = own(address, length).into_iter();
-            wanted.extend(own.map(|own| (own, Way::Fate(Hop::Local))));
+            wanted.extend(own.map(|own| (own, RouteTarget::Fate(Hop::Local))));
         }
         self.replace(Source::Connected, wanted)
     }

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
 use nilometer_sim::endpoint::{ENDLESS, Endpoint};
 use nilometer_sim::{Hop, Link, Plan, Queue, Route};
 use nilometer_stat::Rng;
@@ -14,7 +14,7 @@ use nilometer_wire::{Rate, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// The bottleneck's discipline, with a queue for each flow.
-    pub kind: Kind,
+    pub kind: DisciplineKind,
     /// What it holds.
     pub buffer_packets: u32,
     /// How many flows; each has a share of 5 Mb/s.

@@ -10,7 +10,7 @@ mod figure_14;
 use std::fs;
 
 use figure_14::{Point, plan};
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_sim::Network;
 use nilometer_sim::endpoint::Endpoint;
 use nilometer_tcp::{Config, Recovery};
@@ -26,7 +26,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number =
         |n: usize, default: u64| arguments.get(n).map_or(default, |a| a.parse().expect("a number"));
-    let kind = arguments.first().map_or(Kind::TailDrop, |a| Kind::from_name(a).expect("a kind"));
+    let kind = arguments
+        .first()
+        .map_or(DisciplineKind::TailDrop, |a| DisciplineKind::from_name(a).expect("a kind"));
     let (buffer, seconds) = (number(1, 200) as u32, number(2, 100));
     let (flows, seed) = (number(3, 100) as u32, number(4, 1));
     let recovery = match arguments.get(5).map(String::as_str) {

@@ -19,14 +19,14 @@ use crate::refusal::Refusal;
 use crate::scenario::ModelSpec;
 use crate::scripted::{Part, Scripted};
 use crate::stack::{NAMES, stack};
-use crate::topology::Way;
+use crate::topology::GroupPath;
 
 /// A table of models being made.
 struct Table {
     number: usize,
     config: Config,
     /// From servers to clients and back.
-    ways: [Way; 2],
+    ways: [GroupPath; 2],
     /// When the plan is over.
     end: Time,
 }

@@ -9,7 +9,7 @@ use crate::forwarder::{GROUPS_MAX, MakeRouter, RouterLink, RouterSite, address};
 use crate::member::Member;
 use crate::refusal::Refusal;
 use crate::scenario::Scenario;
-use crate::topology::{Step, Topology, Way};
+use crate::topology::{GroupPath, Step, Topology};
 
 /// Where routers with descriptions stand.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Making<'_> {
     }
 
     /// Notes the addresses of the next flow's ends, where anybody wants to know.
-    pub(super) fn note_ends(&mut self, way: &Way, hosts: [u32; 2]) {
+    pub(super) fn note_ends(&mut self, way: &GroupPath, hosts: [u32; 2]) {
         if !self.routers.placed.is_empty() {
             let [from, to] = way.ends().map(|group| group as u32);
             self.ends.push([address(from, hosts[0]), address(to, hosts[1])]);

@@ -6,7 +6,7 @@
 //! and what an output could not send while something for it was at an input is what it missed.
 
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
-use nilometer_queue::distributed::{Allocator, Fabric, Variant};
+use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 
 use nilometer_sim::overload::{Load, Missed};
 
@@ -45,7 +45,7 @@ impl Pool {
 /// Pours `load` through a switch of `fabric` under `variant` until it says to stop, or for
 /// `periods_most` periods.
 pub fn pour(
-    fabric: Fabric,
+    fabric: SwitchShape,
     variant: Variant,
     periods_most: u64,
     load: &mut impl Load,

@@ -6,7 +6,7 @@
 mod naive;
 
 use naive::{Naive, Spec};
-use nilometer_queue::{Any, Capacity, Kind, Reason, Settings};
+use nilometer_queue::{Any, Capacity, DisciplineKind, Reason, Settings};
 use nilometer_sim::datagram::{Pattern, Sink, Sizing, Source, Spacing};
 use nilometer_sim::{Hop, Link, Network, Packet, Plan, Queue, Route, Tap};
 use nilometer_stat::Rng;
@@ -86,7 +86,7 @@ const BOTTLENECK: usize = 0;
 const WAY_BACK: usize = 1;
 
 impl Case {
-    fn new(seed: u64, kind: Option<Kind>) -> Case {
+    fn new(seed: u64, kind: Option<DisciplineKind>) -> Case {
         let mut rng = Rng::new(seed, 7, 0);
         let flows = 1 + rng.below(6) as u32;
         let coarse = |rng: &mut Rng, most: u64| Span::from_nanos(100_000 * rng.below(most));
@@ -231,7 +231,7 @@ fn every_delivery_is_the_naive_twins_delivery() {
     let mut deliveries = 0;
     for seed in 0..40 {
         let mut kinds = vec![None];
-        kinds.extend(Kind::ALL.map(Some));
+        kinds.extend(DisciplineKind::ALL.map(Some));
         for kind in kinds {
             let case = Case::new(seed, kind);
             let end = Time::from_nanos(100_000_000 + 7_654_321 * seed);

@@ -17,7 +17,7 @@
 //! The flows that left no record take part in it: without them, and without the SYNs, short flows cannot be told
 //! from long ones.
 //!
-//! Where it is known what the packets of a flow carry ([`Framing`]), FINs are counted beside SYNs, lengths begin behind
+//! Where it is known what the packets of a flow carry ([`PacketRoles`]), FINs are counted beside SYNs, lengths begin behind
 //! the control packets, last packets tell of short files (`remainder`), and [`Inversion::spread`] says how far
 //! apart the laws lie that the records leave open.
 //!
@@ -87,7 +87,7 @@ impl core::error::Error for InversionError {}
 
 /// What is known of the packets of each flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framing {
+pub struct PacketRoles {
     /// Packets that carry nothing, beside one at least that carries something; 0 where that is not known.
     pub control: u32,
     /// Packets that flags tell from the others: 1, the SYN, or 2, the SYN and the FIN.
@@ -96,9 +96,9 @@ pub struct Framing {
     pub remainders: Option<Remainders>,
 }
 
-impl Default for Framing {
-    fn default() -> Framing {
-        Framing { control: 0, marks: 1, remainders: None }
+impl Default for PacketRoles {
+    fn default() -> PacketRoles {
+        PacketRoles { control: 0, marks: 1, remainders: None }
     }
 }
 
@@ -106,7 +106,7 @@ impl Default for Framing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledFlows {
     interval: u32,
-    framing: Framing,
+    roles: PacketRoles,
     counts: BTreeMap<(u64, u32), u64>,
 }
 
@@ -154,12 +154,12 @@ impl SampledFlows {
         if interval < 2 {
             return Err(InversionError::Interval(interval));
         }
-        Ok(SampledFlows { interval, framing: Framing::default(), counts: BTreeMap::new() })
+        Ok(SampledFlows { interval, roles: PacketRoles::default(), counts: BTreeMap::new() })
     }
 
     /// States what is known of the packets of each flow.
-    pub fn with_framing(self, framing: Framing) -> SampledFlows {
-        SampledFlows { framing, ..self }
+    pub fn with_roles(self, roles: PacketRoles) -> SampledFlows {
+        SampledFlows { roles, ..self }
     }
 
     /// Adds a record of `packets` sampled packets, among them the SYN or not. All pieces of one flow are
@@ -172,7 +172,7 @@ impl SampledFlows {
     pub fn add_alike(&mut self, packets: u64, marked: u32, records: u64) {
         if packets > 0 {
             let marked =
-                marked.min(self.framing.marks).min(u32::try_from(packets).unwrap_or(u32::MAX));
+                marked.min(self.roles.marks).min(u32::try_from(packets).unwrap_or(u32::MAX));
             *self.counts.entry((packets, marked)).or_default() += records;
         }
     }
@@ -192,7 +192,7 @@ impl SampledFlows {
         let with_mark =
             |packets, marked| f64::from(u8::from(others(packets, marked) && marked > 0));
         let missed = 1.0 - 1.0 / f64::from(self.interval);
-        let expected = 1.0 - libm::pow(missed, self.framing.marks.into());
+        let expected = 1.0 - libm::pow(missed, self.roles.marks.into());
         self.sum(with_mark) <= MARKED_MOST * expected * all + MARKED_MORE
     }
 
@@ -207,7 +207,7 @@ impl SampledFlows {
         if marked == 0.0 {
             return Err(InversionError::NoSyn(records as u64));
         }
-        let Framing { control, marks, remainders } = self.framing;
+        let PacketRoles { control, marks, remainders } = self.roles;
         let (n, missed) = (f64::from(self.interval), 1.0 - 1.0 / f64::from(self.interval));
         let flows = counted(marked, n / f64::from(marks), missed, records);
         let mut grid = Grid::new(&self.counts, n, marks);

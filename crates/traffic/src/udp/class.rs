@@ -85,7 +85,7 @@ const STREAM_MIN_S: f64 = 1.0;
 
 /// One direction of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Way {
+pub struct DirectionTotals {
     /// Packets.
     pub packets: u64,
     /// IP bytes.
@@ -94,7 +94,7 @@ pub struct Way {
     pub lasts_s: f64,
 }
 
-impl Way {
+impl DirectionTotals {
     fn packets_per_second(&self) -> f64 {
         match self.lasts_s {
             lasts_s if lasts_s >= STREAM_MIN_S => (self.packets - 1) as f64 / lasts_s,
@@ -114,7 +114,7 @@ pub struct Conversation {
     /// Ports of both sides.
     pub ports: [u16; 2],
     /// What each side sent.
-    pub ways: [Way; 2],
+    pub ways: [DirectionTotals; 2],
 }
 
 /// The class of a conversation; `is_by_the_clock` says that the pair's conversations come at steady intervals.
@@ -151,13 +151,13 @@ pub fn classify(conversation: &Conversation, is_periodic: bool) -> UdpClass {
 mod tests {
     use super::*;
 
-    fn way(packets: u64, bytes: u64, lasts_s: f64) -> Way {
-        Way { packets, octets: packets * bytes, lasts_s }
+    fn way(packets: u64, bytes: u64, lasts_s: f64) -> DirectionTotals {
+        DirectionTotals { packets, octets: packets * bytes, lasts_s }
     }
 
     #[test]
     fn each_class_is_recognised() {
-        let none = Way::default();
+        let none = DirectionTotals::default();
         for (ports, ways, expected) in [
             ([40_000, 53], [way(1, 70, 0.0), way(1, 200, 0.0)], UdpClass::DnsLike),
             ([5_353, 5_353], [way(9, 100, 30.0), none], UdpClass::DnsLike),

@@ -8,8 +8,8 @@ use nilometer_flow::FlowRecord;
 use nilometer_stat::{Empirical, Tally};
 
 use super::{
-    Classed, PeriodicServices, Starts, UdpClass, UdpModel, Way, classify_all, conversations,
-    paired, starts,
+    Classed, DirectionTotals, PeriodicServices, Starts, UdpClass, UdpModel, classify_all,
+    conversations, paired, starts,
 };
 use crate::coverage::Share;
 use crate::grid::Grid;
@@ -181,7 +181,7 @@ impl Measure {
 }
 
 /// Takes one direction into the laws of packets.
-fn note(way: &Way, values: &mut [Vec<u64>; LAWS]) {
+fn note(way: &DirectionTotals, values: &mut [Vec<u64>; LAWS]) {
     let millibytes = libm::round(way.mean_bytes() * THOUSANDTHS) as u64;
     values[Of::PacketMillibytes as usize].push(millibytes);
     if way.packets > 1 {

@@ -16,7 +16,7 @@ use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
-pub use class::{Conversation, UdpClass, Way, classify};
+pub use class::{Conversation, DirectionTotals, UdpClass, classify};
 pub(crate) use measure::{Measure, empty, measure, measure_partial, models};
 
 use crate::biflows::fingerprint;
@@ -126,7 +126,7 @@ fn pair(group: &[&FlowRecord], found: &mut Vec<Classed>) {
             is_taken[other] = true;
         }
         let answer = other.map(|other| group[other]);
-        let way = |flow: &FlowRecord| Way {
+        let way = |flow: &FlowRecord| DirectionTotals {
             packets: flow.packets,
             octets: flow.octets,
             lasts_s: (flow.end_ns - flow.start_ns) as f64 / 1e9,

@@ -10,7 +10,7 @@ use nilometer_flow::FlowRecord;
 use nilometer_stat::{Empirical, Rng, parametric};
 use nilometer_traffic::estimate::{EstimateOptions, estimate};
 use nilometer_traffic::fidelity::{Laws, judge};
-use nilometer_traffic::model::{Driver, Interval, Origin};
+use nilometer_traffic::model::{Interval, LoadDriver, Origin};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 
 /// Truths behind each mean.
@@ -121,7 +121,7 @@ fn a_plan_that_sessions_drive_keeps_the_course_of_the_day() {
     let day = day();
     let truth = truth(&day, 7);
     let model = model(truth.records(late), Some(day.stretch_s));
-    assert_eq!(model.generation.driver, Driver::Sessions);
+    assert_eq!(model.generation.driver, LoadDriver::Sessions);
     let (plan, bytes) = (plan(&model, 1), bytes(&truth, day.stretch_s));
     let whole = bytes.iter().zip(&truth.active).zip(&plan.intervals);
     for (at, ((&bytes, &active), planned)) in whole.enumerate() {

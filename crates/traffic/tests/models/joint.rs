@@ -7,7 +7,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Rng, distance, parametric};
 use nilometer_traffic::connections::{ConnectionLaw, ConnectionVolume, Shape, Shapes};
 use nilometer_traffic::estimate::{EstimateOptions, default_interval_s, estimate};
-use nilometer_traffic::model::{Driver, Origin};
+use nilometer_traffic::model::{LoadDriver, Origin};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 use nilometer_wire::{Span, Time};
 
@@ -153,7 +153,7 @@ fn connections_raise_coverage_and_harpoons_model_is_kept() {
     let plan = plan(&harpoon);
     assert!(!plan.is_joint && plan.connections.iter().all(|c| c.request_bytes == 0));
     assert!(is_near(plan.len() as u64, model.flows()));
-    assert_eq!(harpoon.generation.driver, Driver::Connections);
+    assert_eq!(harpoon.generation.driver, LoadDriver::Connections);
 }
 
 /// One file of each connection, driven by active sessions: what `--harpoon` asks for.
@@ -162,7 +162,7 @@ fn harpoons_own_mode_has_one_file_of_each_connection_and_sessions_drive_it() {
     let model = model_of(records(100), false);
     let harpoon = model_of(records(100), true);
     assert_eq!((harpoon.flows(), model.flows()), (CONNECTIONS, 2 * CONNECTIONS));
-    assert_eq!(harpoon.generation.driver, Driver::Sessions);
+    assert_eq!(harpoon.generation.driver, LoadDriver::Sessions);
     let plan = plan(&harpoon);
     assert!(!plan.is_joint && plan.connections.iter().all(|c| c.request_bytes == 0));
     for (planned, interval) in plan.intervals.iter().zip(&harpoon.intervals) {

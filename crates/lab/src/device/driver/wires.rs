@@ -10,7 +10,7 @@ use anyhow::ensure;
 use nilometer_conversation::{Act, Opening, Side, Step};
 use nilometer_linux::memory::MemoryConfig;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
-use nilometer_linux::port::Port as Device;
+use nilometer_linux::port::AnyPort as Device;
 use nilometer_linux::privilege::{Privilege, privilege};
 use nilometer_linux::testbed::{
     CLIENT_INTERFACE, DeviceKind, Layout, PROGRAM_INTERFACES, Testbed, TestbedConfig,

@@ -17,7 +17,7 @@ nilometer_wire::named! {
     /// What became of a sentence.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "snake_case")]
-    pub enum Verdict {
+    pub enum Reproduction {
         /// It holds here.
         Reproduced = "reproduced",
         /// It does not, and its opposite does not either.
@@ -91,7 +91,7 @@ pub struct Claim {
     /// How it is decided.
     pub rule: &'static str,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: Reproduction,
     /// The figures that decided.
     pub figures: Vec<Cited>,
 }
@@ -193,28 +193,28 @@ pub fn mean_of(each: &[Estimate]) -> Option<Estimate> {
 }
 
 /// Whether the first of each pair is `wanted` than the second.
-pub fn compared(pairs: &[(Option<Estimate>, Option<Estimate>)], wanted: Ordering) -> Verdict {
+pub fn compared(pairs: &[(Option<Estimate>, Option<Estimate>)], wanted: Ordering) -> Reproduction {
     let one = |(a, b): &(Option<Estimate>, Option<Estimate>)| (*a)?.against((*b)?);
     let Some(each) = pairs.iter().map(one).collect::<Option<Vec<Ordering>>>() else {
-        return Verdict::NotMeasured;
+        return Reproduction::NotMeasured;
     };
     match &each[..] {
-        [] => Verdict::NotMeasured,
-        each if each.iter().all(|&found| found == wanted) => Verdict::Reproduced,
-        each if each.iter().all(|&found| found == wanted.reverse()) => Verdict::Reversed,
-        _ => Verdict::NotReproduced,
+        [] => Reproduction::NotMeasured,
+        each if each.iter().all(|&found| found == wanted) => Reproduction::Reproduced,
+        each if each.iter().all(|&found| found == wanted.reverse()) => Reproduction::Reversed,
+        _ => Reproduction::NotReproduced,
     }
 }
 
 /// Whether every value is at least `low` and below `high`.
-pub fn within(values: &[Option<f64>], low: f64, high: f64) -> Verdict {
+pub fn within(values: &[Option<f64>], low: f64, high: f64) -> Reproduction {
     match values.iter().copied().collect::<Option<Vec<f64>>>() {
-        None => Verdict::NotMeasured,
-        Some(values) if values.is_empty() => Verdict::NotMeasured,
+        None => Reproduction::NotMeasured,
+        Some(values) if values.is_empty() => Reproduction::NotMeasured,
         Some(values) if values.iter().all(|value| (low..high).contains(value)) => {
-            Verdict::Reproduced
+            Reproduction::Reproduced
         }
-        Some(_) => Verdict::NotReproduced,
+        Some(_) => Reproduction::NotReproduced,
     }
 }
 
@@ -232,13 +232,13 @@ mod tests {
         let (low, high, near) = (estimate(1.0, 0.1), estimate(2.0, 0.1), estimate(1.15, 0.1));
         let bare = Some(Estimate { value: 9.0, half: None });
         for (pairs, verdict) in [
-            (vec![(high, low), (high, near)], Verdict::Reproduced),
-            (vec![(low, high)], Verdict::Reversed),
-            (vec![(high, low), (low, high)], Verdict::NotReproduced),
-            (vec![(near, low)], Verdict::NotReproduced),
-            (vec![(high, low), (None, low)], Verdict::NotMeasured),
-            (vec![(bare, low)], Verdict::NotMeasured),
-            (vec![], Verdict::NotMeasured),
+            (vec![(high, low), (high, near)], Reproduction::Reproduced),
+            (vec![(low, high)], Reproduction::Reversed),
+            (vec![(high, low), (low, high)], Reproduction::NotReproduced),
+            (vec![(near, low)], Reproduction::NotReproduced),
+            (vec![(high, low), (None, low)], Reproduction::NotMeasured),
+            (vec![(bare, low)], Reproduction::NotMeasured),
+            (vec![], Reproduction::NotMeasured),
         ] {
             assert_eq!(compared(&pairs, wanted), verdict, "{pairs:?}");
         }
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn a_range_has_three_ends() {
-        assert_eq!(within(&[Some(1.0), Some(1.9)], 1.0, 2.0), Verdict::Reproduced);
-        assert_eq!(within(&[Some(1.0), Some(2.0)], 1.0, 2.0), Verdict::NotReproduced);
-        assert_eq!(within(&[Some(1.0), None], 1.0, 2.0), Verdict::NotMeasured);
-        assert_eq!(within(&[], 1.0, 2.0), Verdict::NotMeasured);
+        assert_eq!(within(&[Some(1.0), Some(1.9)], 1.0, 2.0), Reproduction::Reproduced);
+        assert_eq!(within(&[Some(1.0), Some(2.0)], 1.0, 2.0), Reproduction::NotReproduced);
+        assert_eq!(within(&[Some(1.0), None], 1.0, 2.0), Reproduction::NotMeasured);
+        assert_eq!(within(&[], 1.0, 2.0), Reproduction::NotMeasured);
     }
 
     #[test]

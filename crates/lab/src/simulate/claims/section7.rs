@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering::{Greater, Less};
 
-use super::{Bench, Cited, Claim, Estimate, Measured, Quantity, Verdict, compared, within};
+use super::{Bench, Cited, Claim, Estimate, Measured, Quantity, Reproduction, compared, within};
 use Quantity::{FairSharePercent as Mean, StddevOverFairShare as Deviation};
 
 /// The round-trip time at which the sentences are judged, ms. The paper does not tell its own.
@@ -31,7 +31,7 @@ struct Sentence {
     sentence: &'static str,
     paper: &'static str,
     rule: &'static str,
-    judge: fn(&mut Bench<'_>) -> Verdict,
+    judge: fn(&mut Bench<'_>) -> Reproduction,
 }
 
 /// Every sentence of section 7.3, judged by the points at [`RTT_MS`].
@@ -88,34 +88,34 @@ fn variance_ratio(bench: &mut Bench<'_>, discipline: &'static str) -> Option<f64
 }
 
 /// About `times` times the variance: within a factor of two of it; less than once is the reverse.
-fn about(bench: &mut Bench<'_>, discipline: &'static str, times: f64) -> Verdict {
+fn about(bench: &mut Bench<'_>, discipline: &'static str, times: f64) -> Reproduction {
     match variance_ratio(bench, discipline) {
-        None => Verdict::NotMeasured,
-        Some(ratio) if ratio < 1.0 => Verdict::Reversed,
+        None => Reproduction::NotMeasured,
+        Some(ratio) if ratio < 1.0 => Reproduction::Reversed,
         Some(ratio) => within(&[Some(ratio)], times / 2.0, times * 2.0),
     }
 }
 
 /// A single-queue discipline's overall deviation, within a quarter of the paper's.
-fn overall_near(bench: &mut Bench<'_>, discipline: &'static str, paper: f64) -> Verdict {
+fn overall_near(bench: &mut Bench<'_>, discipline: &'static str, paper: f64) -> Reproduction {
     let value = bench.over(discipline, &DRAWN, Deviation).map(|one| one.value);
     within(&[value], 0.75 * paper, 1.25 * paper)
 }
 
 /// RED is the more variable at 200 packets: at least twice the deviation of QSDRR.
-fn considerably_more(bench: &mut Bench<'_>) -> Verdict {
+fn considerably_more(bench: &mut Bench<'_>) -> Reproduction {
     let red = bench.at("red", 200, Deviation);
     let qsdrr = bench.at("qsdrr", 200, Deviation);
     let verdict = compared(&[(red, qsdrr)], Greater);
     match (verdict, red, qsdrr) {
-        (Verdict::Reproduced, Some(red), Some(qsdrr)) if red.value < 2.0 * qsdrr.value => {
-            Verdict::NotReproduced
+        (Reproduction::Reproduced, Some(red), Some(qsdrr)) if red.value < 2.0 * qsdrr.value => {
+            Reproduction::NotReproduced
         }
         (verdict, ..) => verdict,
     }
 }
 
-fn drr_is_comparable(bench: &mut Bench<'_>) -> Verdict {
+fn drr_is_comparable(bench: &mut Bench<'_>) -> Reproduction {
     let mut differences = Vec::new();
     for (drr, red) in each(bench, ("drr", &["red"]), &SMALL, Mean) {
         differences.push(drr.zip(red).map(|(drr, red)| (drr.value - red.value).abs()));
@@ -123,7 +123,7 @@ fn drr_is_comparable(bench: &mut Bench<'_>) -> Verdict {
     within(&differences, 0.0, 5.0)
 }
 
-fn all_beat_blue(bench: &mut Bench<'_>) -> Verdict {
+fn all_beat_blue(bench: &mut Bench<'_>) -> Reproduction {
     let mut pairs = Vec::new();
     for name in ["tail_drop", "red", "drr", "tdrr", "qsdrr"] {
         pairs.extend(each(bench, (name, &["blue"]), &[5_000], Mean));
@@ -131,14 +131,14 @@ fn all_beat_blue(bench: &mut Bench<'_>) -> Verdict {
     compared(&pairs, Greater)
 }
 
-fn multi_are_fairer(bench: &mut Bench<'_>) -> Verdict {
+fn multi_are_fairer(bench: &mut Bench<'_>) -> Reproduction {
     let multi = MULTI.map(|name| bench.over(name, &DRAWN, Deviation));
     let single = SINGLE.map(|name| bench.over(name, &DRAWN, Deviation));
     let pairs: Vec<_> = multi.iter().flat_map(|&m| single.map(|s| (m, s))).collect();
     compared(&pairs, Less)
 }
 
-fn same_beyond(bench: &mut Bench<'_>) -> Verdict {
+fn same_beyond(bench: &mut Bench<'_>) -> Reproduction {
     let mut verdicts = Vec::new();
     for (quantity, near) in [(Mean, 2.0), (Deviation, 0.02)] {
         for name in SINGLE.into_iter().chain(MULTI) {
@@ -151,8 +151,8 @@ fn same_beyond(bench: &mut Bench<'_>) -> Verdict {
             verdicts.push(within(&differences, 0.0, near));
         }
     }
-    let worst = [Verdict::NotMeasured, Verdict::NotReproduced];
-    worst.into_iter().find(|one| verdicts.contains(one)).unwrap_or(Verdict::Reproduced)
+    let worst = [Reproduction::NotMeasured, Reproduction::NotReproduced];
+    worst.into_iter().find(|one| verdicts.contains(one)).unwrap_or(Reproduction::Reproduced)
 }
 
 const SENTENCES: [Sentence; 19] = [
@@ -352,14 +352,14 @@ mod tests {
         }
     }
 
-    fn verdicts(points: &[Measured]) -> Vec<(&'static str, Verdict)> {
+    fn verdicts(points: &[Measured]) -> Vec<(&'static str, Reproduction)> {
         judge(points).into_iter().map(|claim| (claim.id, claim.verdict)).collect()
     }
 
     #[test]
     fn the_paper_reproduces_itself() {
         for claim in judge(&points(paper)) {
-            assert_eq!(claim.verdict, Verdict::Reproduced, "{claim:?}");
+            assert_eq!(claim.verdict, Reproduction::Reproduced, "{claim:?}");
             assert!(!claim.figures.is_empty() && !claim.rule.is_empty(), "{}", claim.id);
         }
     }
@@ -379,8 +379,8 @@ mod tests {
         ];
         for (id, verdict) in verdicts(&points(contrary)) {
             let expected = match reversed.contains(&id) {
-                true => Verdict::Reversed,
-                false => Verdict::NotReproduced,
+                true => Reproduction::Reversed,
+                false => Reproduction::NotReproduced,
             };
             assert_eq!(verdict, expected, "{id}");
         }
@@ -392,20 +392,21 @@ mod tests {
         let reproduced = ["small_drr_like_red", "overall_red", "overall_tail_drop"];
         for (id, verdict) in verdicts(&points(same)) {
             let holds = reproduced.contains(&id) || id == "same_beyond_5000";
-            let expected = if holds { Verdict::Reproduced } else { Verdict::NotReproduced };
+            let expected =
+                if holds { Reproduction::Reproduced } else { Reproduction::NotReproduced };
             assert_eq!(verdict, expected, "{id}");
         }
     }
 
     #[test]
     fn each_sentence_needs_its_points() {
-        assert!(verdicts(&[]).iter().all(|(_, verdict)| *verdict == Verdict::NotMeasured));
+        assert!(verdicts(&[]).iter().all(|(_, verdict)| *verdict == Reproduction::NotMeasured));
         let without = |drop: &dyn Fn(&Measured) -> bool| {
             let mut kept = points(paper);
             kept.retain(|point| !drop(point));
             let missing = verdicts(&kept).into_iter();
             missing
-                .filter(|(_, v)| *v == Verdict::NotMeasured)
+                .filter(|(_, v)| *v == Reproduction::NotMeasured)
                 .map(|(id, _)| id)
                 .collect::<Vec<_>>()
         };
@@ -431,7 +432,7 @@ mod tests {
                 || id.contains("near")
                 || id.contains("times")
                 || ["small_drr_like_red", "same_beyond_5000"].contains(&id);
-            let expected = if range { Verdict::Reproduced } else { Verdict::NotMeasured };
+            let expected = if range { Reproduction::Reproduced } else { Reproduction::NotMeasured };
             assert_eq!(verdict, expected, "{id}");
         }
     }

@@ -5,7 +5,7 @@ use crate::simulate::result::PointResult;
 use nilometer_report::figure::Figure;
 use nilometer_report::format::time_ns;
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, round_log};
+use nilometer_report::plot::scale::{ScaleKind, round_log};
 use nilometer_report::plot::{Area, Mark, Panel};
 
 /// Most figures; further courses are in `result.json` alone.
@@ -33,8 +33,8 @@ pub fn figures(
 
 fn figure(number: usize, point: &str, course: &DelayCourse, y: [f64; 2]) -> Option<Figure> {
     let end = course.every_s * course.intervals.len() as f64;
-    let x = Axis::new(Kind::Linear, [0.0, end], Unit::Seconds, "seconds").ticks(6);
-    let y = Axis::new(Kind::Log, y, Unit::Nanoseconds, "delay").ticks(5);
+    let x = Axis::new(ScaleKind::Linear, [0.0, end], Unit::Seconds, "seconds").ticks(6);
+    let y = Axis::new(ScaleKind::Log, y, Unit::Nanoseconds, "delay").ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     let line = |value: fn(&DelayInterval) -> Option<f64>| -> Vec<[f64; 2]> {
         let middle = |i: &DelayInterval| i.start_s + course.every_s / 2.0;

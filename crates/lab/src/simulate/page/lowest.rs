@@ -6,7 +6,7 @@ use super::stages::equations;
 use nilometer_report::figure::Figure;
 use nilometer_report::format::significant;
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, extent, from_zero, round_log};
+use nilometer_report::plot::scale::{ScaleKind, extent, from_zero, round_log};
 use nilometer_report::plot::{Area, Mark, Panel};
 
 /// Which loads: the paper's stress test, or all hostile ones together.
@@ -112,9 +112,10 @@ fn figure(
     caption: String,
 ) -> Option<Figure> {
     let xs = curves.iter().flat_map(|(_, points)| points).map(|point| point[0]);
-    let [low, high] = extent(Kind::Linear, xs)?;
+    let [low, high] = extent(ScaleKind::Linear, xs)?;
     let room = 0.02 * (high - low);
-    let x = Axis::new(Kind::Linear, [low - room, high + room], Unit::Times, "speed-up S").ticks(10);
+    let x = Axis::new(ScaleKind::Linear, [low - room, high + room], Unit::Times, "speed-up S")
+        .ticks(10);
     let mut panel = Panel::new(Area::between(28.0, 238.0), x, y);
     for (variant, points) in curves {
         let name = equations(variant);
@@ -128,7 +129,8 @@ fn figure(
 pub fn violations(rows: &[SpeedupRow], loads: Loads) -> Option<Figure> {
     let curves = curves(rows, loads, |sum| sum.violations / sum.promised.max(1.0));
     let all = curves.iter().flat_map(|(_, points)| points).map(|point| point[1]);
-    let y = Axis::new(Kind::Linear, from_zero(all), Unit::Share, "promised periods that idled");
+    let y =
+        Axis::new(ScaleKind::Linear, from_zero(all), Unit::Share, "promised periods that idled");
     let caption = answer(rows, loads);
     let names = match loads {
         Loads::Stress => ["broken-stress", "Broken promises, the paper’s load"],
@@ -141,7 +143,8 @@ pub fn violations(rows: &[SpeedupRow], loads: Loads) -> Option<Figure> {
 pub fn missed(rows: &[SpeedupRow], loads: Loads) -> Option<Figure> {
     let curves = curves(rows, loads, |sum| sum.missed_bytes);
     let all = || curves.iter().flat_map(|(_, points)| points).map(|point| point[1]);
-    let y = Axis::new(Kind::Log, round_log(all()), Unit::Bytes, "missed while something waited");
+    let y =
+        Axis::new(ScaleKind::Log, round_log(all()), Unit::Bytes, "missed while something waited");
     let last = |points: &[[f64; 2]]| points.last().map(|point| point[1]);
     let ends = || curves.iter().filter_map(|(name, points)| Some((*name, last(points)?)));
     let least = ends().min_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -9,7 +9,7 @@ use nilometer_report::figure::Figure;
 use nilometer_report::figure::rows::Rows;
 use nilometer_report::format::{si, significant};
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, extent, from_zero, round_log};
+use nilometer_report::plot::scale::{ScaleKind, extent, from_zero, round_log};
 use nilometer_report::plot::{Area, Mark, Panel};
 
 /// A positive quantity that spans more than this factor is drawn on a logarithmic axis.
@@ -154,22 +154,22 @@ impl Metric {
             .filter_map(|spot| (self.of)(spot.point))
             .collect();
         let means = || all.iter().map(|measure| measure.mean);
-        let [low, high] = extent(Kind::Linear, means())?;
+        let [low, high] = extent(ScaleKind::Linear, means())?;
         if low == 0.0 && high == 0.0 {
             return None;
         }
         let ends = || all.iter().flat_map(|measure| measure.ends);
         let (kind, domain) = match self.near_one {
             true => {
-                let [low, high] = extent(Kind::Linear, ends())?;
+                let [low, high] = extent(ScaleKind::Linear, ends())?;
                 let top = if high > 0.85 { high.max(1.0) } else { high };
                 let room = 0.06 * (top - low).max(0.01);
-                (Kind::Linear, [(low - room).max(0.0), top + room])
+                (ScaleKind::Linear, [(low - room).max(0.0), top + room])
             }
             false if low > 0.0 && high > WIDE * low => {
-                (Kind::Log, round_log(means().chain(ends().filter(|end| *end > low / 2.0))))
+                (ScaleKind::Log, round_log(means().chain(ends().filter(|end| *end > low / 2.0))))
             }
-            false => (Kind::Linear, from_zero(ends())),
+            false => (ScaleKind::Linear, from_zero(ends())),
         };
         Some(Axis::new(kind, domain, self.unit, self.axis).ticks(6))
     }
@@ -262,16 +262,17 @@ impl Metric {
 fn x_axis(key: &str, values: impl Iterator<Item = f64> + Clone) -> Axis {
     let (stem, unit) = said(key);
     let title = if unit.is_empty() { stem } else { format!("{stem}, {unit}") };
-    let [low, high] = extent(Kind::Linear, values.clone()).unwrap_or([0.0, 1.0]);
+    let [low, high] = extent(ScaleKind::Linear, values.clone()).unwrap_or([0.0, 1.0]);
     match low > 0.0 && high >= 8.0 * low {
         true => {
             let decades = (high / low).log10();
             let count = ((decades * 3.0).ceil() as usize).max(3);
-            Axis::new(Kind::Log, [low / 1.06, high * 1.06], Unit::Count, &title).ticks(count.min(9))
+            Axis::new(ScaleKind::Log, [low / 1.06, high * 1.06], Unit::Count, &title)
+                .ticks(count.min(9))
         }
         false => {
             let room = 0.02 * (high - low);
-            Axis::new(Kind::Linear, [low - room, high + room], Unit::Times, &title).ticks(6)
+            Axis::new(ScaleKind::Linear, [low - room, high + room], Unit::Times, &title).ticks(6)
         }
     }
 }

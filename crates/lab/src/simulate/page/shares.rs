@@ -8,7 +8,7 @@ use super::arrangement::{Facet, Line, said_with};
 use nilometer_report::figure::Figure;
 use nilometer_report::format::significant;
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, extent};
+use nilometer_report::plot::scale::{ScaleKind, extent};
 use nilometer_report::plot::{Area, Mark, Panel, WIDTH};
 
 /// Small plots beside each other.
@@ -76,7 +76,7 @@ pub fn figure(
 ) -> Option<Figure> {
     let lines = found(facet, shares, at.1);
     let all = || lines.iter().flat_map(|(_, shares)| &shares.ranks);
-    let [low, high] = extent(Kind::Linear, all().flat_map(|rank| [rank[2], rank[3], 1.0]))?;
+    let [low, high] = extent(ScaleKind::Linear, all().flat_map(|rank| [rank[2], rank[3], 1.0]))?;
     let room = 0.05 * (high - low);
     let domain = [(low - room).max(0.0), high + room];
     let flows = all().map(|rank| rank[0]).fold(1.0, f64::max);
@@ -89,8 +89,8 @@ pub fn figure(
         let area = Area { left, right: left + 118.0, top, bottom: top + 88.0 };
         let is_lowest = number + COLUMNS >= lines.len();
         let name = if row + 1 == rows && column == 0 { "flows, least to most" } else { "" };
-        let x = Axis::new(Kind::Linear, [1.0, flows], Unit::Count, name).ticks(2);
-        let y = Axis::new(Kind::Linear, domain, Unit::Share, "").ticks(4);
+        let x = Axis::new(ScaleKind::Linear, [1.0, flows], Unit::Count, name).ticks(2);
+        let y = Axis::new(ScaleKind::Linear, domain, Unit::Share, "").ticks(4);
         let mut panel = Panel::new(area, x, y);
         let curve = |shares: &Shares| shares.ranks.iter().map(|r| [r[0], r[1]]).collect::<Vec<_>>();
         for (_, theirs) in lines.iter().filter(|(other, _)| other.name != line.name) {

@@ -10,7 +10,7 @@ use super::arrangement::tone;
 use nilometer_report::figure::Figure;
 use nilometer_report::format::{bytes, significant};
 use nilometer_report::plot::axis::{Axis, Unit};
-use nilometer_report::plot::scale::{Kind, extent, from_zero};
+use nilometer_report::plot::scale::{ScaleKind, extent, from_zero};
 use nilometer_report::plot::{Area, Mark, Panel, WIDTH};
 use nilometer_report::thin::outline;
 
@@ -38,7 +38,7 @@ pub fn equations(name: &str) -> &'static str {
 fn x_axis(runs: &[StressRun]) -> Axis {
     let last = runs.iter().filter_map(|run| run.outcome.rows.last()).map(|row| row.period as f64);
     let domain = [0.0, last.fold(1.0, f64::max)];
-    Axis::new(Kind::Linear, domain, Unit::Times, "update periods").ticks(6)
+    Axis::new(ScaleKind::Linear, domain, Unit::Times, "update periods").ticks(6)
 }
 
 /// A guide at the end of each stage.
@@ -86,7 +86,7 @@ pub fn load(plan: &StressPlan, runs: &[StressRun]) -> Option<Figure> {
     let end = run.outcome.rows.last()?.period as f64;
     let count = plan.sources;
     let height = 34.0 + 26.0 * count as f64;
-    let y = Axis::new(Kind::Linear, [0.0, count as f64], Unit::Count, "").ticks(0);
+    let y = Axis::new(ScaleKind::Linear, [0.0, count as f64], Unit::Count, "").ticks(0);
     let area = Area { bottom: height, ..AREA };
     let mut panel = Panel::new(area, x_axis(runs), y);
     let mut from = 0.0;
@@ -124,7 +124,7 @@ pub fn backlogs(plan: &StressPlan, runs: &[StressRun], number: usize) -> Option<
         let both = row.output_backlog_bytes.iter().chain(&row.input_backlog_bytes);
         both.map(|&bytes| bytes as f64).collect::<Vec<f64>>()
     });
-    let y = Axis::new(Kind::Linear, from_zero(all), Unit::Bytes, "bytes that wait");
+    let y = Axis::new(ScaleKind::Linear, from_zero(all), Unit::Bytes, "bytes that wait");
     let mut panel = Panel::new(AREA, x_axis(runs), y.clone());
     marks(&mut panel, run);
     for output in 0..outputs {
@@ -152,8 +152,9 @@ pub fn backlogs(plan: &StressPlan, runs: &[StressRun], number: usize) -> Option<
 pub fn rates(plan: &StressPlan, runs: &[StressRun], number: usize) -> Option<Figure> {
     let run = &runs[number];
     let all = runs.iter().flat_map(|run| &run.outcome.rows).flat_map(|row| row.rate_mbps.clone());
-    let top = extent(Kind::Linear, all.map(|rate| rate * 1e6)).map_or(1.0, |[_, high]| high);
-    let y = Axis::new(Kind::Linear, from_zero([top]), Unit::BitRate, "rate granted to input 1");
+    let top = extent(ScaleKind::Linear, all.map(|rate| rate * 1e6)).map_or(1.0, |[_, high]| high);
+    let y =
+        Axis::new(ScaleKind::Linear, from_zero([top]), Unit::BitRate, "rate granted to input 1");
     let mut panel = Panel::new(AREA, x_axis(runs), y.clone());
     marks(&mut panel, run);
     for output in 0..plan.stages {
@@ -178,7 +179,12 @@ pub fn minimum_rates(plan: &StressPlan, runs: &[StressRun], number: usize) -> Op
     let capacity = plan.speedup * plan.link.bits_per_second() as f64;
     let most = run.outcome.minimum_rates_most_mbps * 1e6;
     let domain = from_zero([capacity, most]);
-    let y = Axis::new(Kind::Linear, domain, Unit::BitRate, "least rates that input 1 owes, summed");
+    let y = Axis::new(
+        ScaleKind::Linear,
+        domain,
+        Unit::BitRate,
+        "least rates that input 1 owes, summed",
+    );
     let mut panel = Panel::new(AREA, x_axis(runs), y);
     let rows = &run.outcome.rows;
     let chosen = (0..=STEPS).filter_map(|i| rows.get((rows.len().max(1) - 1) * i / STEPS));

@@ -1,21 +1,26 @@
 //! What a paper says beside what was measured: one row for each sentence, with its verdict.
 
 use super::arrangement::called;
-use crate::simulate::claims::{Cited, Claim, Quantity, Verdict};
+use crate::simulate::claims::{Cited, Claim, Quantity, Reproduction};
 use nilometer_report::format::significant;
 use nilometer_report::plot::svg::escape;
 
 /// How many sentences came to each verdict, in words: `*12 reproduced*, 3 reversed`.
 pub fn tally(claims: &[Claim]) -> String {
-    let all =
-        [Verdict::Reproduced, Verdict::NotReproduced, Verdict::Reversed, Verdict::NotMeasured];
-    let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let all = [
+        Reproduction::Reproduced,
+        Reproduction::NotReproduced,
+        Reproduction::Reversed,
+        Reproduction::NotMeasured,
+    ];
+    let count =
+        |verdict: Reproduction| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let parts: Vec<String> = all
         .into_iter()
         .map(|verdict| (verdict, count(verdict)))
-        .filter(|(verdict, count)| *verdict == Verdict::Reproduced || *count > 0)
+        .filter(|(verdict, count)| *verdict == Reproduction::Reproduced || *count > 0)
         .map(|(verdict, count)| match verdict {
-            Verdict::Reproduced => format!("*{count} {}*", verdict.name()),
+            Reproduction::Reproduced => format!("*{count} {}*", verdict.name()),
             _ => format!("{count} {}", verdict.name()),
         })
         .collect();
@@ -32,9 +37,9 @@ pub fn table(claims: &[Claim]) -> String {
     );
     for claim in claims {
         let class = match claim.verdict {
-            Verdict::Reproduced => "good",
-            Verdict::NotMeasured => "",
-            Verdict::NotReproduced | Verdict::Reversed => "bad",
+            Reproduction::Reproduced => "good",
+            Reproduction::NotMeasured => "",
+            Reproduction::NotReproduced | Reproduction::Reversed => "bad",
         };
         out.push_str(&format!(
             "<tr id=\"claim-{}\"><th scope=\"row\">{}</th><td>{}</td>\

@@ -4,7 +4,7 @@ use super::arrangement::{Arrangement, FACETS_MAX, Facet, Swept, arrange, number,
 use super::metric::{METRICS, Measure, Metric};
 use super::shares::{self, Shares};
 use super::{course, files, footer, repeat, statements};
-use crate::simulate::claims::{Verdict, section7};
+use crate::simulate::claims::{Reproduction, section7};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
 use nilometer_report::figure::Figure;
 use nilometer_report::format::{NOT_MEASURED, count, plural, si, significant};
@@ -97,7 +97,7 @@ fn sentences(
     let place = if facet.name.is_empty() { String::new() } else { format!("At {}, ", facet.name) };
     let first = first_sentence(facet, &place, arrangement.x.as_deref());
     let claims = &sweep.result.claims;
-    let measured = claims.iter().filter(|c| c.verdict != Verdict::NotMeasured).count();
+    let measured = claims.iter().filter(|c| c.verdict != Reproduction::NotMeasured).count();
     let second = match (measured, sweep.result.seeds) {
         (0, 1) => "One seed was run, so that *no figure has an interval*; --seeds 10 gives \
                    them."

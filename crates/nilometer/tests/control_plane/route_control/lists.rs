@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hyper::Method;
-use nilometer_router::{AnyPrefix, Hop, RouteBatch, RouteUpdate, Source, Way};
+use nilometer_router::{AnyPrefix, Hop, RouteBatch, RouteTarget, RouteUpdate, Source};
 use nilometer_routerd::driver::Driver;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn learn(stand: &Stand) {
             prefix: AnyPrefix::new(address.into(), 24).expect("short enough"),
             protocol: 186,
             metric: 20,
-            way: Way::Fate(Hop::Via { port: 1, gateway: Some([198, 19, 0, 2].into()) }),
+            way: RouteTarget::Fate(Hop::Via { port: 1, gateway: Some([198, 19, 0, 2].into()) }),
         }
     };
     let updates: Vec<_> = (0..LEARNED).map(route).collect();

@@ -12,7 +12,7 @@ use super::{BITS, Lines};
 use crate::fib::NextHop;
 use crate::slots::Layout;
 use crate::slots::division::Divided;
-use crate::slots::memory::Memory;
+use crate::slots::memory::SlotMemory;
 use crate::slots::routes::{Leaf, next_hop};
 use crate::tree_bitmap::Instructions;
 
@@ -22,7 +22,7 @@ const BURST: usize = 32;
 /// The next hops of whole bursts of `addresses`; returns how many addresses that were.
 #[inline]
 pub(super) fn find_bursts<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     instructions: Instructions,
     addresses: &[u32],
     next_hops: &mut [Option<NextHop>],
@@ -40,7 +40,7 @@ pub(super) fn find_bursts<const BYTES: usize>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt,lzcnt,bmi1,bmi2")]
 fn all_counting<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[u32],
     next_hops: &mut [Option<NextHop>],
 ) -> usize {
@@ -49,7 +49,7 @@ fn all_counting<const BYTES: usize>(
 
 #[inline(always)]
 fn all<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[u32],
     next_hops: &mut [Option<NextHop>],
 ) -> usize {
@@ -63,7 +63,7 @@ fn all<const BYTES: usize>(
 
 #[inline(always)]
 fn answer<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[u32; BURST],
     next_hops: &mut [Option<NextHop>; BURST],
 ) {
@@ -97,7 +97,7 @@ fn answer<const BYTES: usize>(
 /// Replaces the answers that say to look deeper.
 #[cold]
 fn deepen<const BYTES: usize>(
-    memory: &Memory,
+    memory: &SlotMemory,
     addresses: &[u32; BURST],
     next_hops: &mut [Option<NextHop>; BURST],
 ) {

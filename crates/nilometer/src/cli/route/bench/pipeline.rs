@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use nilometer_queue::Kind;
+use nilometer_queue::DisciplineKind;
 use nilometer_router::{Engine, EngineFault};
 
 use super::different;
@@ -64,7 +64,7 @@ pub struct PipelineArgs {
     frame_bytes: u16,
     /// The discipline of every output.
     #[arg(long, value_name = "NAME", default_value = "qsdrr", value_parser = parse_discipline)]
-    discipline: Kind,
+    discipline: DisciplineKind,
     /// Seed of what is drawn.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -118,9 +118,9 @@ fn parse_engine(name: &str) -> Result<Engine, String> {
     name.parse().map_err(|fault: EngineFault| fault.to_string())
 }
 
-fn parse_discipline(name: &str) -> Result<Kind, String> {
-    let names = || Kind::ALL.map(Kind::name).join(", ");
-    Kind::from_name(name).ok_or_else(|| format!("it is one of {}", names()))
+fn parse_discipline(name: &str) -> Result<DisciplineKind, String> {
+    let names = || DisciplineKind::ALL.map(DisciplineKind::name).join(", ");
+    DisciplineKind::from_name(name).ok_or_else(|| format!("it is one of {}", names()))
 }
 
 impl PipelineArgs {

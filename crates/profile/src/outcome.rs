@@ -51,7 +51,7 @@ pub enum Fate {
 
 /// The fate of one packet, told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Verdict {
+pub struct PacketOutcome {
     /// Its way through the device.
     pub direction: Direction,
     /// What became of it.
@@ -68,7 +68,7 @@ pub struct Verdict {
     pub reordered: bool,
 }
 
-impl Verdict {
+impl PacketOutcome {
     /// How long the device held the packet, for a forwarded one; zero when clock noise has it leave
     /// just before it entered.
     ///
@@ -109,7 +109,7 @@ pub struct Counts {
     /// Packets that had to be decided before their time because `pending_max` was reached. More
     /// than zero makes every other count suspect.
     pub overflow: u64,
-    /// Verdicts that are in these counts and were never handed out, because nobody fetched them.
+    /// Outcomes that are in these counts and were never handed out, because nobody fetched them.
     pub unreported: u64,
 }
 
@@ -145,8 +145,8 @@ impl Counts {
         if debit == credit { Ok(()) } else { Err(Imbalance { debit, credit }) }
     }
 
-    pub(crate) fn book(&mut self, verdict: &Verdict) {
-        match verdict.fate {
+    pub(crate) fn book(&mut self, outcome: &PacketOutcome) {
+        match outcome.fate {
             Fate::Forwarded => self.matched += 1,
             Fate::Corrupted => {
                 self.matched += 1;
@@ -157,9 +157,9 @@ impl Counts {
             Fate::Originated => self.originated += 1,
             Fate::Duplicated => self.duplicated += 1,
         }
-        self.reordered += u64::from(verdict.reordered);
-        let both = matches!(verdict.fate, Fate::Forwarded | Fate::Corrupted);
-        self.early += u64::from(both && verdict.left_at < verdict.entered_at);
+        self.reordered += u64::from(outcome.reordered);
+        let both = matches!(outcome.fate, Fate::Forwarded | Fate::Corrupted);
+        self.early += u64::from(both && outcome.left_at < outcome.entered_at);
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn clock_noise_gives_no_delay_and_is_counted() {
-        let verdict = Verdict {
+        let outcome = PacketOutcome {
             direction: Direction::ClientToServer,
             fate: Fate::Forwarded,
             entered_at: Some(Time::from_nanos(1_000)),
@@ -210,8 +210,8 @@ mod tests {
             reordered: false,
         };
         let mut counts = Counts::default();
-        counts.book(&verdict);
-        assert_eq!((verdict.delay(), counts.early, counts.matched), (Some(Span::ZERO), 1, 1));
+        counts.book(&outcome);
+        assert_eq!((outcome.delay(), counts.early, counts.matched), (Some(Span::ZERO), 1, 1));
     }
 
     /// Every field is a sum, and each fate is counted in its own.
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_booked_under_its_fate() {
-        let verdict = |fate, left_ns, reordered| Verdict {
+        let outcome = |fate, left_ns, reordered| PacketOutcome {
             direction: Direction::ServerToClient,
             fate,
             entered_at: Some(Time::from_nanos(1_000)),
@@ -284,10 +284,10 @@ mod tests {
         .enumerate()
         {
             for turn in 0..=times {
-                counts.book(&verdict(fate, 900 + 100 * turn as u64, turn == 0));
+                counts.book(&outcome(fate, 900 + 100 * turn as u64, turn == 0));
             }
             let is_measured = fate == Fate::Forwarded;
-            assert_eq!(verdict(fate, 1_250, false).delay().is_some(), is_measured, "{fate:?}");
+            assert_eq!(outcome(fate, 1_250, false).delay().is_some(), is_measured, "{fate:?}");
         }
         let expected = Counts {
             matched: 1 + 2,
@@ -302,6 +302,6 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(counts, expected);
-        assert_eq!(verdict(Fate::Forwarded, 1_250, false).delay(), Some(Span::from_nanos(250)));
+        assert_eq!(outcome(Fate::Forwarded, 1_250, false).delay(), Some(Span::from_nanos(250)));
     }
 }

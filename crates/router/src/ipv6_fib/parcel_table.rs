@@ -1,4 +1,4 @@
-//! The writer's account of all routes, parcel by parcel.
+//! The writer's table of parcels: all routes, parcel by parcel.
 //!
 //! A parcel is the addresses of one prefix. It has a list of the routes inside it, sorted; and it
 //! remembers the longest route that covers it whole, so that what it answers depends on these two alone.
@@ -47,7 +47,7 @@ pub(super) struct Parcel {
 
 /// All parcels.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct ParcelTable {
     parcels: Vec<Parcel>,
     /// Numbers of first parts that are free.
     free: Vec<u32>,
@@ -59,15 +59,15 @@ fn stride(length: u32) -> u32 {
     if length == 0 { FIRST_BITS } else { BITS }
 }
 
-impl Account {
+impl ParcelTable {
     /// No routes; the words of the first parts are the first of all words.
-    pub fn new() -> Account {
+    pub fn new() -> ParcelTable {
         let mut parcels = vec![Parcel::default(); 1 + (1 << FIRST_BITS)];
         parcels[WHOLE as usize].first_part = 1;
         for (at, parcel) in parcels[1..].iter_mut().enumerate() {
             parcel.at = at as u32;
         }
-        Account { parcels, free: Vec::new(), walk: Walk::default() }
+        ParcelTable { parcels, free: Vec::new(), walk: Walk::default() }
     }
 
     /// How many routes there are.
