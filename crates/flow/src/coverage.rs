@@ -1,4 +1,4 @@
-//! The payload that a TCP sender transferred, from the sequence space its segments covered.
+//! The payload that a TCP sender transferred, from the sequence space its segments covered (RFC 9293, 3.4).
 //!
 //! Adding up segment lengths counts retransmissions and keepalives twice, and misses what the capture
 //! lost. So the sender's lowest and highest sequence numbers are kept instead, extended to 64 bits so

@@ -39,13 +39,13 @@ pub enum Fate {
     Forwarded,
     /// Entered and left with other content: matched by what the two still share.
     Corrupted,
-    /// Entered, and nothing that left matches it.
+    /// Entered, and nothing that left matches it (one-way loss, RFC 7680).
     Lost,
     /// Entered, addressed to the device itself.
     Consumed,
     /// Left, and nothing that entered matches it.
     Originated,
-    /// Left as a further copy of a packet that had already left.
+    /// Left as a further copy of a packet that had already left (one-way duplication, RFC 5560).
     Duplicated,
 }
 
@@ -99,7 +99,7 @@ pub struct Counts {
     pub originated: u64,
     /// Packets that left as further copies.
     pub duplicated: u64,
-    /// Those of `matched` that left after a later packet of their flow.
+    /// Those of `matched` that left after a later packet of their flow (Type-P-Reordered, RFC 4737, 3).
     pub reordered: u64,
     /// Those of `matched` whose content had changed.
     pub corrupted: u64,

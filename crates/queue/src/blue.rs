@@ -29,7 +29,7 @@ use crate::settings_error::SettingsError;
 /// A probability of 1.
 const ONE: u64 = 1 << 53;
 
-/// Blue's parameters.
+/// Blue's parameters, as CSE-TR-387-99 names them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlueOptions {
     /// d₁: what a loss adds to the probability, 0 to 1.
@@ -84,7 +84,7 @@ impl Default for BlueOptions {
     }
 }
 
-/// The Blue queue.
+/// The Blue queue (Feng and others, CSE-TR-387-99).
 #[derive(Clone, Debug)]
 pub struct Blue<P> {
     waiting: Bounded<P>,

@@ -13,7 +13,7 @@ use crate::ranking::Ranking;
 use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
 use crate::settings_error::SettingsError;
 
-/// Deficit round robin with longest-queue drop.
+/// Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) with longest-queue drop (McKenney, INFOCOM 1990).
 #[derive(Clone, Debug)]
 pub struct Drr<P> {
     core: RoundRobin<P>,

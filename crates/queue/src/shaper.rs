@@ -1,4 +1,4 @@
-//! A shaper: any discipline, released no faster than a token bucket fills.
+//! A shaper (RFC 2475, 2.3.3.3): any discipline, released no faster than a token bucket fills.
 //!
 //! The packet that is next is taken out of the discipline as soon as somebody asks for it, and held
 //! until the bucket has tokens for it; it still counts as waiting. That fixes the order one packet
@@ -11,7 +11,7 @@ use nilometer_wire::Time;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::token_bucket::TokenBucket;
 
-/// A discipline behind a token bucket.
+/// A discipline behind a token bucket (RFC 2475, 2.3.3.3).
 #[derive(Clone, Debug)]
 pub struct Shaper<P, D> {
     bucket: TokenBucket,

@@ -10,7 +10,7 @@ use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 
-/// One queue of limited length.
+/// One queue of limited length: the traditional technique of RFC 2309, section 2.
 #[derive(Clone, Debug)]
 pub struct TailDrop<P> {
     waiting: Bounded<P>,

@@ -105,7 +105,7 @@ impl Credit {
     }
 }
 
-/// The queues of one input.
+/// The queues of one input (DER, 3.6).
 #[derive(Clone, Debug)]
 pub struct VirtualOutputs<P> {
     queues: Vec<VecDeque<P>>,

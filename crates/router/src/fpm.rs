@@ -1,7 +1,7 @@
 //! The forwarding plane manager's protocol of FRR (`dplane_fpm_nl`): netlink messages in a TCP stream.
 //!
-//! A frame is four bytes (version 1, kind 1 for netlink, and a length in network order that counts them)
-//! and one or more netlink messages. A connection begins with everything zebra knows, next-hop objects
+//! A frame is four bytes (version 1, kind 1 for netlink, and a length in network order that counts them:
+//! FRR's `fpm/fpm.h`) and one or more netlink messages. A connection begins with everything zebra knows, next-hop objects
 //! first, so whoever reconnects begins a resynchronisation. What zebra exchanges for something else it
 //! may put in one frame as a withdrawal and an announcement of the same prefix; here that is one change,
 //! and a packet that comes in between is not without a route.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::{Empirical, Rng};
 
-/// Draws residuals of a law.
+/// Draws residuals of a law (Cox, Renewal Theory, 1962, 5.4).
 #[derive(Clone, Debug)]
 pub struct Residual {
     /// The least and the greatest value of each piece that is not zero, and what the pieces up to it add to

@@ -1,6 +1,6 @@
 //! What is remembered of a reduction of the window while it may yet be taken back.
 
-/// Where F-RTO stands.
+/// Where F-RTO stands (RFC 5682, 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing is in question.
@@ -15,9 +15,9 @@ pub(crate) enum Step {
 /// What is remembered of an episode to be able to take it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
-    /// Timestamp of the first segment sent again.
+    /// Timestamp of the first segment sent again: the Eifel detection compares with it (RFC 3522).
     pub stamp: Option<u32>,
-    /// Bytes sent again that the receiver did not report as duplicates.
+    /// Bytes sent again that the receiver did not report as duplicates (RFC 3708).
     pub unexplained: u64,
     /// `una` when it began.
     pub start: u64,

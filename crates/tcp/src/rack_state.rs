@@ -10,11 +10,11 @@ use crate::rack::{Rack, Sums};
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// Everything that was sent long enough ago is lost.
+    /// Everything that was sent long enough ago is lost (RFC 6298).
     Timeout,
-    /// Segments that are waited for may be lost now.
+    /// Segments that are waited for may be lost now (RACK: RFC 8985, 6).
     Reordering,
-    /// No acknowledgement came: ask for one.
+    /// No acknowledgement came: ask for one (TLP: RFC 8985, 7).
     Tail,
 }
 

@@ -4,7 +4,7 @@
 //! fields of type, length and value, in the byte order that was told. Of these three matter here:
 //! which NetFlow version the records were made from, how they were aggregated (version 8), and whether
 //! everything behind the header is compressed with zlib, which the caller undoes. Records have one
-//! size, told by the version ([`record`]).
+//! size, told by the version ([`record`]). The format is that of flow-tools' own `lib/ftlib.h`.
 
 pub mod record;
 

@@ -11,6 +11,9 @@
 //! | `layout1` | records of layout 1 |
 //! | `layout2` | records of layout 2 |
 //!
+//! Nobody has written the format down but nfdump's headers: `nffile.h` (files, blocks, records of layout 1) and
+//! `nfxV3.h` (elements of layout 2).
+//!
 //! Numbers are in the byte order of the machine that wrote the file, which nfdump itself does not
 //! translate. Files of little-endian machines are read here; others are refused by name.
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::message::Dialect;
 
-/// A domain, unmistakably.
+/// An observation domain (RFC 7011, 2; the source ID of RFC 3954, 5.1), unmistakably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DomainKey {
     pub(super) address: IpAddr,

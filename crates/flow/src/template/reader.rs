@@ -1,4 +1,4 @@
-//! Sets of records, read by their template.
+//! Sets of records, read by their template (RFC 7011, 3.4.3; RFC 3954, 5.3).
 
 use alloc::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ const SEARCHED: usize = 16;
 /// No place among the settled.
 const NOWHERE: u32 = u32::MAX;
 
-/// Rules settled in vectors and young ones in tables; see the module's essay.
+/// Rules settled in vectors (Lakshman and Stiliadis 1998) and young ones in tables; see the module's essay.
 #[derive(Clone, Debug)]
 pub struct ClassifierVectors<A> {
     young: ClassifierTuples<A>,

@@ -1,4 +1,4 @@
-//! The classifier: a few hash tables of blocks of rules.
+//! The classifier: a few hash tables of blocks of rules (tuple space search, Srinivasan and others 1999).
 
 mod kernel;
 
@@ -22,7 +22,7 @@ const CROWDED_RULES: u32 = 4 * BUCKET_RULES;
 /// No rule: an order behind all others. Rule 2^32 - 1 would have it too, and cannot be.
 const NO_RULE: u64 = u64::MAX;
 
-/// Rules in hash tables by tuple; see the module's essay.
+/// Rules in hash tables by tuple (Srinivasan, Suri and Varghese 1999); see the module's essay.
 #[derive(Clone, Debug)]
 pub struct ClassifierTuples<A> {
     rules_max: u32,

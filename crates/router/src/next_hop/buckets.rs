@@ -2,7 +2,7 @@
 //!
 //! A group of weighted members is a table of 2^k buckets, and a flow's hash chooses the bucket. Seats in
 //! a parliament are shared out by the same arithmetic: the next bucket goes to the member whose weight
-//! divided by (2 c + 1) is greatest, c being how many it has (Sainte-Laguë). That is proportional, and
+//! divided by (2 c + 1) is greatest, c being how many it has (Sainte-Laguë 1910). That is proportional, and
 //! dealing bucket by bucket also interleaves the members.
 //!
 //! What matters is which flows move. Each bucket has a *home*, dealt once. While its home lives, a

@@ -49,7 +49,7 @@ struct Parts {
     next_hops: Vec<u16>,
 }
 
-/// The table and its one writer.
+/// The table (Eatherton and Dittia; DER, 9.1) and its one writer.
 #[derive(Debug)]
 pub struct TreeBitmap<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
     memory: Arc<NodeMemory>,

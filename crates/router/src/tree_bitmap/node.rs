@@ -1,4 +1,4 @@
-//! A node of the trie in one word, so that one store changes it.
+//! A node of the trie (DER, 9.1) in one word, so that one store changes it.
 
 /// Bits of the internal bitmap; at a stride of 4 all are used.
 const INTERNAL_BITS: u32 = 15;

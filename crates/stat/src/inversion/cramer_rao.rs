@@ -2,7 +2,7 @@
 //!
 //! Counts of records and of last packets are Poisson, with means λ(θ) that follow from the parameters θ of a law and
 //! the number of flows. An unbiased estimator that knows the family has errors of θ whose covariance is at least the
-//! inverse of Fisher's information I = Σ ∇λ ∇λᵀ / λ. Errors drawn with this covariance move the distribution function,
+//! inverse of Fisher's information I = Σ ∇λ ∇λᵀ / λ (Rao 1945; Cramér, Mathematical Methods of Statistics, 1946, 32). Errors drawn with this covariance move the distribution function,
 //! along its tangent, by the KS distances whose mean is the bound. A prior does better where it happens to be right,
 //! and nothing else can where the bound is beyond 0.1.
 
