@@ -139,6 +139,11 @@ pub enum InputWarning {
         /// Those that are played.
         played: [u64; 2],
     },
+    /// A model of whole connections where Harpoon's files are asked for: its file.
+    #[error(
+        "{0}: was not made with --harpoon: its connections have a file in each direction, and drive the plan"
+    )]
+    NotOfHarpoon(String),
     /// Most of the time lies between the inputs.
     #[error(
         "the inputs are far apart: nothing from {} ({}) to {} ({}), {}; {} of the model's time \

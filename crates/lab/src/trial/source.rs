@@ -14,7 +14,7 @@ use nilometer_traffic::synthetic;
 
 use super::apart;
 use super::config::{default_clients, default_servers};
-use super::input_warning::texts;
+use super::input_warning::{InputWarning, texts};
 use super::refusal::{self, RecordKinds};
 use super::spill::SpillFile;
 use super::threads::Threads;
@@ -97,16 +97,13 @@ pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
     let mut model = read_model(path)?;
     model.generation.clients.clone_from(&asked.clients);
     model.generation.servers.clone_from(&asked.servers);
-    let mut warnings = Vec::new();
+    let mut warning = None;
     if asked.harpoon {
         model = model.without_connections();
-        if model.generation.driver == LoadDriver::Connections {
-            warnings.push(format!(
-                "{}: was not made with --harpoon: its connections have a file in each direction, and drive the plan",
-                path.display()
-            ));
-        }
+        let is_not = model.generation.driver == LoadDriver::Connections;
+        warning = is_not.then(|| InputWarning::NotOfHarpoon(path.display().to_string()));
     }
+    let warnings = texts([warning]).collect();
     Ok(Estimate { model, warnings, notes: Vec::new(), largest_batch: 0 })
 }
 

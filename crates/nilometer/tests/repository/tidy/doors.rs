@@ -40,6 +40,18 @@ const FILES: Door = Door {
     advice: "files come about and go in document::draft and document::results",
 };
 
+const FIGURES: Door = Door {
+    words: &["Svg::default("],
+    rooms: &["crates/report/src/plot/", "crates/report/src/figure/mod.rs"],
+    advice: "figures are drawn with report::plot",
+};
+
+const MAPPINGS: Door = Door {
+    words: &["mmap(", "munmap("],
+    rooms: &["crates/linux/src/mapping.rs"],
+    advice: "memory is mapped by linux::mapping",
+};
+
 /// Whether a word is in a line, and not as the end of a longer name.
 fn begins_a_name(line: &str, word: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || c == '_';
@@ -129,6 +141,16 @@ fn no_name_is_printed_raw() {
 #[test]
 fn files_come_about_in_one_place() {
     hold(around(&shell(), &FILES));
+}
+
+#[test]
+fn figures_and_mappings_are_made_in_one_place() {
+    hold(around(&shell(), &FIGURES));
+    hold(around(&shell(), &MAPPINGS));
+    let text =
+        "fn f() {\n    let mut svg = Svg::default();\n    let start = libc::mmap(null);\n}\n";
+    let one = [Source { path: "crates/lab/src/a.rs".to_owned(), text: text.to_owned() }];
+    assert_eq!([&FIGURES, &MAPPINGS].map(|door| around(&one, door).len()), [1, 1]);
 }
 
 #[test]
