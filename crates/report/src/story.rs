@@ -33,11 +33,11 @@ pub struct Paths {
     pub slow_path: u64,
 }
 
-/// Delay of the packets that took one way through our router.
+/// Delay of the packets that took one path through our router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathDelay {
-    /// The way: `offloaded`, `pipeline` or `either`.
+    /// The path: `offloaded`, `pipeline` or `undetermined`.
     pub path: String,
     /// Packets that were forwarded.
     pub packets: u64,
@@ -90,7 +90,7 @@ pub struct Story {
     pub delay_ns: Option<Percentiles>,
     /// Delay over the bare wire (the calibration cable), both directions together.
     pub wire_delay_ns: Option<Percentiles>,
-    /// Delay by the way through our router, where it was the device.
+    /// Delay by the path through our router, where it was the device.
     pub delay_by_path: Vec<PathDelay>,
     /// The same, and its course, for each direction; "to servers" first.
     pub directions: Vec<Direction>,

@@ -23,7 +23,7 @@ use nilometer_router::fpm::{FpmCounters, FpmFault, Stream};
 use nilometer_router::{RouteBatch, RouteUpdate, Source};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::news::{LOOK, Outlet, Over, within};
+use super::route_feed::{Closed, RouteFeed, STOP_POLL_INTERVAL, in_namespace};
 use super::worker::Worker;
 use nilometer_linux::namespace::Namespace;
 
@@ -86,13 +86,13 @@ impl FpmListener {
         config: FpmConfig,
         news: SyncSender<RouteBatch>,
     ) -> Result<FpmListener> {
-        let socket = within(namespace, || listen(config.address))?;
+        let socket = in_namespace(namespace, || listen(config.address))?;
         let address = socket.local_addr().ok().and_then(|address| address.as_socket());
         let address = address.context("the FPM listener has no address")?;
         let status = Arc::new(Mutex::new(FpmStatus::default()));
-        let outlet = Outlet::new(news);
-        let work = Work { config, outlet: outlet.clone(), status: Arc::clone(&status) };
-        let worker = Worker::start("fpm", outlet.stop, move || work.run(&socket))?;
+        let feed = RouteFeed::new(news);
+        let work = Work { config, feed: feed.clone(), status: Arc::clone(&status) };
+        let worker = Worker::start("fpm", feed.stop, move || work.run(&socket))?;
         Ok(FpmListener { address, status, _worker: worker })
     }
 
@@ -114,7 +114,7 @@ fn listen(address: SocketAddr) -> Result<Socket> {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(1)?;
-        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(STOP_POLL_INTERVAL))?;
         Ok::<_, std::io::Error>(socket)
     };
     open().with_context(|| format!("cannot listen for FPM at {address}; is another router there?"))
@@ -123,14 +123,14 @@ fn listen(address: SocketAddr) -> Result<Socket> {
 /// What the thread has.
 struct Work {
     config: FpmConfig,
-    outlet: Outlet,
+    feed: RouteFeed,
     status: Arc<Mutex<FpmStatus>>,
 }
 
 impl Work {
-    fn run(&self, listener: &Socket) -> Result<(), Over> {
+    fn run(&self, listener: &Socket) -> Result<(), Closed> {
         let mut stream = Stream::new();
-        while !self.outlet.is_over() {
+        while !self.feed.should_stop() {
             // Errors of accept are the connection's (it was given up again) or of a moment.
             let Ok((connection, _)) = listener.accept() else { continue };
             let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(10));
@@ -145,19 +145,19 @@ impl Work {
             stream.reset();
             done?;
         }
-        Err(Over)
+        Err(Closed)
     }
 
     /// One connection, from its replay to its end.
-    fn serve(&self, connection: &mut TcpStream, stream: &mut Stream) -> Result<(), Over> {
+    fn serve(&self, connection: &mut TcpStream, stream: &mut Stream) -> Result<(), Closed> {
         let begun = Instant::now();
         let mut last = begun;
         let mut is_replaying = true;
-        self.outlet.tell_routes(Source::Fpm, vec![RouteUpdate::ReplayBegins])?;
-        if connection.set_read_timeout(Some(LOOK)).is_err() {
+        self.feed.send_routes(Source::Fpm, vec![RouteUpdate::ReplayBegins])?;
+        if connection.set_read_timeout(Some(STOP_POLL_INTERVAL)).is_err() {
             return Ok(());
         }
-        while !self.outlet.is_over() {
+        while !self.feed.should_stop() {
             match connection.read(stream.space()) {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
@@ -170,7 +170,7 @@ impl Work {
                         status.counters = counters;
                         status.fault = read.err().or(status.fault);
                     });
-                    self.outlet.tell_routes(Source::Fpm, updates)?;
+                    self.feed.send_routes(Source::Fpm, updates)?;
                     if read.is_err() {
                         return Ok(());
                     }
@@ -180,11 +180,11 @@ impl Work {
             }
             if is_replaying && self.is_complete(begun, last) {
                 is_replaying = false;
-                self.outlet.tell_routes(Source::Fpm, vec![RouteUpdate::ReplayEnds])?;
+                self.feed.send_routes(Source::Fpm, vec![RouteUpdate::ReplayEnds])?;
                 self.note(|status| status.replays += 1);
             }
         }
-        Err(Over)
+        Err(Closed)
     }
 
     /// Whether zebra has told everything, as far as one can know.

@@ -28,7 +28,7 @@ use nilometer_router::rtnetlink::{self, Ignored, Message, Messages, TABLE_LOCAL}
 use nilometer_router::{AnyPrefix, RouteBatch, RouteTarget, RouteUpdate, Source};
 use socket2::SockRef;
 
-use super::news::{LOOK, Outlet, Over, within};
+use super::route_feed::{Closed, RouteFeed, STOP_POLL_INTERVAL, in_namespace};
 use super::worker::Worker;
 use nilometer_linux::namespace::Namespace;
 
@@ -83,13 +83,13 @@ impl KernelMirror {
         namespace: Option<&Namespace>,
         news: SyncSender<RouteBatch>,
     ) -> Result<KernelMirror> {
-        let (events, requests) = within(namespace, || Ok((subscribe()?, open()?)))?;
+        let (events, requests) = in_namespace(namespace, || Ok((subscribe()?, open()?)))?;
         let status = Arc::new(Mutex::new(MirrorStatus::default()));
-        let outlet = Outlet::new(news);
+        let feed = RouteFeed::new(news);
         let mut work = Work {
             events,
             requests,
-            outlet: outlet.clone(),
+            feed: feed.clone(),
             status: Arc::clone(&status),
             counted: MirrorStatus::default(),
             sequence: 0,
@@ -98,7 +98,7 @@ impl KernelMirror {
             is_stale: true,
             batches: Batches::default(),
         };
-        let worker = Worker::start("kernel routes", outlet.stop, move || work.run())?;
+        let worker = Worker::start("kernel routes", feed.stop, move || work.run())?;
         Ok(KernelMirror { status, _worker: worker })
     }
 
@@ -113,7 +113,7 @@ fn open() -> Result<Socket> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        SockRef::from(&socket).set_read_timeout(Some(LOOK))?;
+        SockRef::from(&socket).set_read_timeout(Some(STOP_POLL_INTERVAL))?;
         Ok::<_, io::Error>(socket)
     };
     open().context("cannot open a routing netlink socket")
@@ -142,9 +142,9 @@ struct Batches {
 }
 
 impl Batches {
-    fn tell(&mut self, outlet: &Outlet) -> Result<(), Over> {
-        outlet.tell_routes(Source::Local, std::mem::take(&mut self.local))?;
-        outlet.tell_routes(Source::Kernel, std::mem::take(&mut self.main))
+    fn tell(&mut self, feed: &RouteFeed) -> Result<(), Closed> {
+        feed.send_routes(Source::Local, std::mem::take(&mut self.local))?;
+        feed.send_routes(Source::Kernel, std::mem::take(&mut self.main))
     }
 }
 
@@ -158,7 +158,7 @@ enum Dumped {
 struct Work {
     events: Socket,
     requests: Socket,
-    outlet: Outlet,
+    feed: RouteFeed,
     status: Arc<Mutex<MirrorStatus>>,
     counted: MirrorStatus,
     sequence: u32,
@@ -172,10 +172,10 @@ struct Work {
 }
 
 impl Work {
-    fn run(&mut self) -> Result<(), Over> {
+    fn run(&mut self) -> Result<(), Closed> {
         let mut buffer = vec![0; DATAGRAM_BYTES];
         let mut last_dump: Option<Instant> = None;
-        while !self.outlet.is_over() {
+        while !self.feed.should_stop() {
             if self.is_stale && last_dump.is_none_or(|last| last.elapsed() >= PAUSE) {
                 self.is_stale = false;
                 self.dump(&mut buffer)?;
@@ -184,7 +184,7 @@ impl Work {
             match receive(&self.events, &mut buffer) {
                 Ok(count) => {
                     self.read(&buffer[..count], false);
-                    self.batches.tell(&self.outlet)?;
+                    self.batches.tell(&self.feed)?;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.counted.overruns += 1;
@@ -195,19 +195,19 @@ impl Work {
             }
             *self.status.lock().unwrap_or_else(PoisonError::into_inner) = self.counted;
         }
-        Err(Over)
+        Err(Closed)
     }
 
     /// Asks for everything, and tells it as a replay.
-    fn dump(&mut self, buffer: &mut [u8]) -> Result<(), Over> {
+    fn dump(&mut self, buffer: &mut [u8]) -> Result<(), Closed> {
         self.of_several.clear();
         for source in [Source::Local, Source::Kernel] {
-            self.outlet.tell_routes(source, vec![RouteUpdate::ReplayBegins])?;
+            self.feed.send_routes(source, vec![RouteUpdate::ReplayBegins])?;
         }
         let mut is_complete = true;
         for (kind, family, body) in DUMPS {
             let done = self.dump_one(buffer, kind, (family, body));
-            self.batches.tell(&self.outlet)?;
+            self.batches.tell(&self.feed)?;
             is_complete &= match done {
                 Ok(Dumped::Complete) => true,
                 Ok(Dumped::Interrupted) => false,
@@ -223,7 +223,7 @@ impl Work {
             return Ok(());
         }
         for source in [Source::Local, Source::Kernel] {
-            self.outlet.tell_routes(source, vec![RouteUpdate::ReplayEnds])?;
+            self.feed.send_routes(source, vec![RouteUpdate::ReplayEnds])?;
         }
         self.counted.dumps += 1;
         Ok(())
@@ -245,7 +245,7 @@ impl Work {
         request[16] = family;
         self.requests.send(&request, 0)?;
         let (mut is_sound, mut is_done) = (true, false);
-        while !self.outlet.is_over() {
+        while !self.feed.should_stop() {
             let count = match receive(&self.requests, buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 other => other?,
@@ -266,7 +266,7 @@ impl Work {
                 }
             }
             self.read(&buffer[..count], true);
-            if self.batches.tell(&self.outlet).is_err() {
+            if self.batches.tell(&self.feed).is_err() {
                 break;
             }
             if is_done {

@@ -1,26 +1,26 @@
-//! `[rfc1812]` of ROUTER.toml: what RFC 1812 wants to be configurable of a router as a whole.
+//! `[rfc1812]` of ROUTER.toml: what RFC 1812 requires to be configurable of a router as a whole.
 
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
 use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::pipeline::Rfc1812Settings;
 use serde::{Deserialize, Serialize};
 
-/// `[rfc1812]`: what RFC 1812 wants to be configurable.
+/// `[rfc1812]`: what RFC 1812 requires to be configurable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rfc1812Section {
-    /// Time to live of packets that it makes (4.2.2.9).
+    /// Time to live of the packets that it originates (4.2.2.9).
     pub hop_limit: u8,
     /// Whether it answers echo requests (4.3.3.6).
     pub answers_echo: bool,
-    /// Whether ICMP is limited (4.3.2.8): errors to 1,000 of a kind a second and 10 to one destination, 100
-    /// where they say "too big"; echo replies to 10,000 and 1,000. Unlimited is for measurements.
+    /// Whether ICMP is rate-limited (4.3.2.8). Per second: 1,000 errors of each type, 10 per destination (100 for
+    /// "packet too big"); 10,000 echo replies, 1,000 per destination. Unlimited is for measurements.
     pub limits_icmp: bool,
     /// What is done with source routes: `refuse`, `ignore` or `follow` (5.3.13.4).
     pub source_routing: SourceRoutes,
-    /// Whether who is rejected by a route that prohibits is told (5.2.7.1).
+    /// Whether the sender of a packet that a route prohibits gets an ICMP "destination unreachable" (5.2.7.1).
     pub tells_prohibited: bool,
-    /// Whether who is denied by a filter is told (5.3.9).
+    /// Whether the sender of a packet that a filter denies gets one (5.3.9).
     pub tells_denied: bool,
 }
 
@@ -52,13 +52,14 @@ impl Default for Rfc1812Section {
 }
 
 impl Rfc1812Section {
-    /// As the pipeline is told.
+    /// As settings of the pipeline.
     pub fn settings(&self) -> Rfc1812Settings {
-        let open = Allowances { router: Allowance::UNLIMITED, destination: Allowance::UNLIMITED };
+        let unlimited =
+            Allowances { router: Allowance::UNLIMITED, destination: Allowance::UNLIMITED };
         Rfc1812Settings {
             hop_limit: self.hop_limit,
             answers_echo: self.answers_echo,
-            limits: if self.limits_icmp { Limits::default() } else { Limits([open; KINDS]) },
+            limits: if self.limits_icmp { Limits::default() } else { Limits([unlimited; KINDS]) },
             source_routing: match self.source_routing {
                 SourceRoutes::Refuse => SourceRouting::Refuse,
                 SourceRoutes::Ignore => SourceRouting::Ignore,

@@ -51,10 +51,7 @@ impl Routes {
             refused += rib.set_addresses(number as u16, &addresses);
         }
         refused += rib.set_static(&entered(config)?);
-        ensure!(
-            refused == 0,
-            "{refused} routes found no room: raise tables.routes_v4 or routes_v6"
-        );
+        ensure!(refused == 0, "no room for {refused} routes: raise tables.routes_v4 or routes_v6");
         Ok(Routes { fpm: None, mirror: None, rib })
     }
 
@@ -150,8 +147,9 @@ fn prefix(address: IpAddr, length: u8) -> Result<AnyPrefix> {
 /// # Errors
 /// When it is none, or has bits beyond its length.
 pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
-    let malformed =
-        |_| anyhow!("route: `{text}` is no prefix without host bits, as 198.18.0.0/16 is");
+    let malformed = |_| {
+        anyhow!("route: `{text}` is not a prefix, or has host bits set; write it as 198.18.0.0/16")
+    };
     Ok(match text.contains(':') {
         true => AnyPrefix::V6(text.parse::<Prefix<u128>>().map_err(malformed)?),
         false => AnyPrefix::V4(text.parse::<Prefix<u32>>().map_err(malformed)?),
@@ -203,7 +201,7 @@ fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
         IpAddr::V6(via) => !via.is_multicast(),
     };
     let is_of_hosts = is_unicast && !via.is_unspecified() && !via.is_loopback();
-    ensure!(is_of_hosts, "{via} is no address that a neighbour can have");
+    ensure!(is_of_hosts, "{via} cannot be a next hop: it is not the address of one host");
     for port in &config.ports {
         for at in &port.addresses {
             let name = &port.interface;
@@ -217,7 +215,7 @@ fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
             let is_apart = at.length >= 31 || own & !hosts != asked & !hosts;
             ensure!(
                 is_apart || !(asked & hosts == 0 || asked & hosts == hosts),
-                "{via} is the network's or its broadcast address on port {name}"
+                "{via} is the network or broadcast address of port {name}"
             );
         }
     }
@@ -256,5 +254,5 @@ fn port_towards(gateway: IpAddr, config: &RouterConfig) -> Result<usize> {
         }
     }
     let found = best.map(|(_, number)| number);
-    found.ok_or_else(|| anyhow!("{gateway} is in no port's network; name the interface"))
+    found.ok_or_else(|| anyhow!("{gateway} is not on the network of any port; name the interface"))
 }

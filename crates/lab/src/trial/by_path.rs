@@ -1,9 +1,10 @@
-//! Delays by the way that packets took through our router: by flow offload in the kernel, or through the pipeline.
+//! Delays by forwarding path: packets that the kernel forwarded (flow offload), and those that passed our router's
+//! pipeline.
 //!
-//! Nothing in a packet says which way it took. The router writes down from when to when each flow had a shortcut, and
-//! the meter knows from when to when each packet was in the device: one that came and left within a grant of its
-//! flow was offloaded, one that met no grant went through the pipeline. What was there while the grant of its
-//! flow began or ended is counted as either: the meter's clock and the router's agree to a millisecond, no better.
+//! Nothing in a packet says which path it took. The router logs from when to when each flow was offloaded, and the meter
+//! knows from when to when each packet was in the device: one that entered and left while its flow was offloaded took
+//! the kernel's path, one that met no offload of its flow passed the pipeline. What was in the device while its flow's
+//! offload began or ended is undetermined, as the meter's clock and the router's agree to a millisecond, no better.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -11,69 +12,69 @@ use std::time::Instant;
 
 use nilometer_profile::{DelayConfig, Delays, Fate, Fingerprint, PacketOutcome};
 use nilometer_router::Key;
-use nilometer_routerd::driver::{GrantEntry, GrantLog};
+use nilometer_routerd::driver::{OffloadEvent, OffloadLog};
 use nilometer_wire::Time;
 
 /// How far the router's clock and the meter's may be apart, ns.
-const APART_NS: u64 = 1_000_000;
+const CLOCK_OFFSET_MAX_NS: u64 = 1_000_000;
 
-/// What is known of a router's shortcuts.
+/// What is known of a router's flow offload.
 #[derive(Clone, Debug)]
-pub struct Shortcuts {
-    /// Where it writes them down; none where there are none.
-    pub log: Option<GrantLog>,
+pub struct OffloadObservation {
+    /// The router's log; none if it offloads no flows.
+    pub log: Option<OffloadLog>,
     /// When the traffic begins.
     pub origin: Instant,
 }
 
 nilometer_wire::named! {
-    /// A way through our router.
+    /// How a packet came through our router.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Way {
+    pub enum ForwardingPath {
         /// In the kernel, past the pipeline.
         Offloaded = "offloaded",
         /// Through the pipeline, its slow path included.
         Pipeline = "pipeline",
-        /// One of both: its flow's shortcut began or ended meanwhile.
-        Either = "either",
+        /// It could be either: its flow's offload began or ended while it was in the device, or the log was full.
+        Undetermined = "undetermined",
     }
 }
 
-/// When a flow had shortcuts: from when to when, by the meter's time; the last may go on.
-type Spans = Vec<[u64; 2]>;
+/// From when to when a flow was offloaded, by the meter's time; the last may go on.
+type OffloadIntervals = Vec<[u64; 2]>;
 
-/// Delays by way.
+/// Delays by forwarding path.
 #[derive(Debug)]
-pub struct DelaysByWay {
-    shortcuts: Shortcuts,
+pub struct DelaysByPath {
+    observation: OffloadObservation,
     /// The meter's time when the traffic begins.
     begins_ns: u64,
-    spans: HashMap<u32, Spans>,
-    delays: [Delays; Way::ALL.len()],
+    offloads: HashMap<u32, OffloadIntervals>,
+    delays: [Delays; ForwardingPath::ALL.len()],
 }
 
-impl DelaysByWay {
+impl DelaysByPath {
     /// Nothing measured yet; the traffic begins at `begins_ns` of the meter's time.
-    pub fn new(shortcuts: Shortcuts, begins_ns: u64) -> DelaysByWay {
-        let delays = Way::ALL.map(|_| Delays::new(DelayConfig::default()));
-        DelaysByWay { shortcuts, begins_ns, spans: HashMap::new(), delays }
+    pub fn new(observation: OffloadObservation, begins_ns: u64) -> DelaysByPath {
+        let delays = ForwardingPath::ALL.map(|_| Delays::new(DelayConfig::default()));
+        DelaysByPath { observation, begins_ns, offloads: HashMap::new(), delays }
     }
 
-    /// Takes what the router has written down since.
-    pub fn look(&mut self) {
-        let Some(log) = self.shortcuts.log.clone() else { return };
+    /// Takes what the router has logged since.
+    pub fn drain_log(&mut self) {
+        let Some(log) = self.observation.log.clone() else { return };
         for entry in log.take() {
-            self.grant(&entry);
+            self.apply(&entry);
         }
     }
 
-    fn grant(&mut self, entry: &GrantEntry) {
-        let since = entry.at.saturating_duration_since(self.shortcuts.origin).as_nanos() as u64;
-        let before = self.shortcuts.origin.saturating_duration_since(entry.at).as_nanos() as u64;
+    fn apply(&mut self, entry: &OffloadEvent) {
+        let since = entry.at.saturating_duration_since(self.observation.origin).as_nanos() as u64;
+        let before = self.observation.origin.saturating_duration_since(entry.at).as_nanos() as u64;
         let at_ns = (self.begins_ns + since).saturating_sub(before);
-        let spans = self.spans.entry(flow_of(&entry.key)).or_default();
-        match (entry.is_granted, spans.last_mut()) {
-            (true, _) => spans.push([at_ns, u64::MAX]),
+        let offloads = self.offloads.entry(flow_of(&entry.key)).or_default();
+        match (entry.is_installed, offloads.last_mut()) {
+            (true, _) => offloads.push([at_ns, u64::MAX]),
             (false, Some(last)) => last[1] = at_ns,
             (false, None) => {}
         }
@@ -85,36 +86,42 @@ impl DelaysByWay {
             return;
         }
         let (Some(entered), Some(left)) = (outcome.entered_at, outcome.left_at) else { return };
-        self.delays[self.way(outcome.flow, entered, left) as usize].record(outcome);
+        self.delays[self.classify(outcome.flow, entered, left) as usize].record(outcome);
     }
 
-    fn way(&self, flow: u32, entered: Time, left: Time) -> Way {
-        let is_unknown = self.shortcuts.log.as_ref().is_some_and(GrantLog::is_full);
+    fn classify(&self, flow: u32, entered: Time, left: Time) -> ForwardingPath {
+        let log_overflowed = self.observation.log.as_ref().is_some_and(OffloadLog::is_full);
         let (from_ns, to_ns) = (entered.as_nanos(), left.as_nanos());
-        let Some(spans) = self.spans.get(&flow) else {
-            return if is_unknown { Way::Either } else { Way::Pipeline };
+        let Some(offloads) = self.offloads.get(&flow) else {
+            return if log_overflowed {
+                ForwardingPath::Undetermined
+            } else {
+                ForwardingPath::Pipeline
+            };
         };
-        let is_within = |&[granted, ended]: &[u64; 2]| {
-            granted + APART_NS <= from_ns && to_ns.saturating_add(APART_NS) <= ended
+        let is_within = |&[began, ended]: &[u64; 2]| {
+            began + CLOCK_OFFSET_MAX_NS <= from_ns
+                && to_ns.saturating_add(CLOCK_OFFSET_MAX_NS) <= ended
         };
-        let meets = |&[granted, ended]: &[u64; 2]| {
-            granted <= to_ns + APART_NS && from_ns <= ended.saturating_add(APART_NS)
+        let meets = |&[began, ended]: &[u64; 2]| {
+            began <= to_ns + CLOCK_OFFSET_MAX_NS
+                && from_ns <= ended.saturating_add(CLOCK_OFFSET_MAX_NS)
         };
         match () {
-            () if is_unknown => Way::Either,
-            () if spans.iter().any(is_within) => Way::Offloaded,
-            () if spans.iter().any(meets) => Way::Either,
-            () => Way::Pipeline,
+            () if log_overflowed => ForwardingPath::Undetermined,
+            () if offloads.iter().any(is_within) => ForwardingPath::Offloaded,
+            () if offloads.iter().any(meets) => ForwardingPath::Undetermined,
+            () => ForwardingPath::Pipeline,
         }
     }
 
-    /// The delays of each way.
-    pub fn finish(self) -> [Delays; Way::ALL.len()] {
+    /// The delays of each path, in the order of [`ForwardingPath::ALL`].
+    pub fn finish(self) -> [Delays; ForwardingPath::ALL.len()] {
         self.delays
     }
 }
 
-/// What the meter calls a flow of IPv4 (others have no shortcuts).
+/// What the meter calls a flow of IPv4 (others are not offloaded).
 fn flow_of(key: &Key<u32>) -> u32 {
     let mut header = [0; 24];
     (header[0], header[3], header[9]) = (0x45, 24, key.protocol);
@@ -154,38 +161,38 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_took_the_way_that_its_flow_had_all_the_while() {
+    fn a_packet_took_the_path_that_its_flow_had_all_the_while() {
         let origin = Instant::now() + Duration::from_secs(10);
-        let mut by_way = DelaysByWay::new(Shortcuts { log: None, origin }, 100 * MS);
-        let granted = |ms: u64, is_granted| GrantEntry {
+        let mut by_path = DelaysByPath::new(OffloadObservation { log: None, origin }, 100 * MS);
+        let event = |ms: u64, is_installed| OffloadEvent {
             at: origin + Duration::from_millis(ms),
             key: key(),
-            is_granted,
+            is_installed,
         };
-        for entry in [granted(50, true), granted(80, false), granted(200, true)] {
-            by_way.grant(&entry);
+        for entry in [event(50, true), event(80, false), event(200, true)] {
+            by_path.apply(&entry);
         }
         let flow = flow_of(&key());
-        let way = |from: u64, to: u64| {
-            by_way.way(flow, Time::from_nanos(from * MS), Time::from_nanos(to * MS))
+        let path = |from: u64, to: u64| {
+            by_path.classify(flow, Time::from_nanos(from * MS), Time::from_nanos(to * MS))
         };
         // (The traffic begins at 100 ms of the meter's time.)
-        assert_eq!(way(100, 110), Way::Pipeline);
-        assert_eq!(way(140, 155), Way::Either);
-        assert_eq!(way(152, 153), Way::Offloaded);
-        assert_eq!(way(179, 182), Way::Either);
-        assert_eq!(way(190, 290), Way::Pipeline);
-        assert_eq!(way(302, 900), Way::Offloaded);
+        assert_eq!(path(100, 110), ForwardingPath::Pipeline);
+        assert_eq!(path(140, 155), ForwardingPath::Undetermined);
+        assert_eq!(path(152, 153), ForwardingPath::Offloaded);
+        assert_eq!(path(179, 182), ForwardingPath::Undetermined);
+        assert_eq!(path(190, 290), ForwardingPath::Pipeline);
+        assert_eq!(path(302, 900), ForwardingPath::Offloaded);
         let other = Time::from_nanos(302 * MS);
-        assert_eq!(by_way.way(flow ^ 1, other, other), Way::Pipeline);
+        assert_eq!(by_path.classify(flow ^ 1, other, other), ForwardingPath::Pipeline);
     }
 
     #[test]
     fn only_what_was_forwarded_has_a_delay() {
-        let shortcuts = Shortcuts { log: None, origin: Instant::now() };
-        let mut by_way = DelaysByWay::new(shortcuts, 0);
+        let observation = OffloadObservation { log: None, origin: Instant::now() };
+        let mut by_path = DelaysByPath::new(observation, 0);
         for fate in [Fate::Forwarded, Fate::Lost, Fate::Corrupted] {
-            by_way.record(&PacketOutcome {
+            by_path.record(&PacketOutcome {
                 direction: Direction::ClientToServer,
                 fate,
                 entered_at: Some(Time::from_nanos(5)),
@@ -195,7 +202,7 @@ mod tests {
                 reordered: false,
             });
         }
-        let [offloaded, pipeline, either] = by_way.finish();
+        let [offloaded, pipeline, either] = by_path.finish();
         let count = |delays: &Delays| delays.histogram(None).count();
         assert_eq!([count(&offloaded), count(&pipeline), count(&either)], [0, 1, 0]);
     }

@@ -277,7 +277,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         stamps: leg.stamps.clone(),
         stay,
         likewise: leg.likewise,
-        shortcuts: router.as_ref().map(|router| router.shortcuts(origin)).transpose()?,
+        offload: router.as_ref().map(|router| router.watch_offload(origin)).transpose()?,
     };
     if let Some(router) = &router {
         router.watch_from(origin)?;

@@ -22,7 +22,7 @@ use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
 use nilometer_wire::{Span, Time};
 
-use super::by_path::{DelaysByWay, Shortcuts};
+use super::by_path::{DelaysByPath, OffloadObservation};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::table::capture::CaptureWriter;
 use nilometer_files::table::packets::{self, PacketRow, PacketWriter};
@@ -54,8 +54,8 @@ pub struct Watch {
     pub stay: Span,
     /// How the traffic is observed, as the original was; none where there is none to hold it against.
     pub likewise: Option<Likewise>,
-    /// What is known of shortcuts through our router; none where it is not the device.
-    pub shortcuts: Option<Shortcuts>,
+    /// What is known of flow offload by our router; none where it is not the device.
+    pub offload: Option<OffloadObservation>,
 }
 
 /// How traffic is observed that is held against an original.
@@ -124,8 +124,8 @@ pub struct Sighted {
     pub counts: [Counts; 2],
     /// Delays of all kinds.
     pub delays: Delays,
-    /// The same by the way through our router, in the order of [`Way::ALL`]; empty where it is not the device.
-    pub delays_by_way: Vec<Delays>,
+    /// The same by forwarding path, in the order of [`ForwardingPath::ALL`]; empty where it is not the device.
+    pub delays_by_path: Vec<Delays>,
     /// By second of the traffic.
     pub seconds: Vec<Second>,
     /// IP packets and bytes that entered the device, by interval.
@@ -159,7 +159,7 @@ pub(super) struct Ledger<'a> {
     matcher: Matcher,
     observer: Option<Observer>,
     sighted: Sighted,
-    by_way: Option<DelaysByWay>,
+    by_path: Option<DelaysByPath>,
     captures: Option<[CaptureWriter; 2]>,
     stamps: Option<PacketWriter>,
     newest: [u64; 2],
@@ -219,14 +219,14 @@ impl<'a> Ledger<'a> {
         Ok(Ledger {
             watch,
             matcher: Matcher::new(matching(watch.stay)),
-            by_way: watch.shortcuts.clone().map(|known| DelaysByWay::new(known, LEAD_NS)),
+            by_path: watch.offload.clone().map(|known| DelaysByPath::new(known, LEAD_NS)),
             observer: watch.likewise.map(|likewise| likewise.observer(watch.origin_ns)),
             sighted: Sighted {
                 records: Vec::new(),
                 flows: flows.counts(),
                 counts: Default::default(),
                 delays: Delays::new(Default::default()),
-                delays_by_way: Vec::new(),
+                delays_by_path: Vec::new(),
                 seconds: Vec::new(),
                 intervals: vec![(0, 0); watch.interval_ends_ns.len()],
                 entered_bytes: [0; 2],
@@ -331,7 +331,7 @@ impl<'a> Ledger<'a> {
     /// Decides what is old enough at `stamp_ns`, after which no frame comes that was seen before it.
     pub(super) fn settle_by(&mut self, stamp_ns: u64, live: &MeterLive) {
         let now = self.time(stamp_ns);
-        self.by_way.iter_mut().for_each(DelaysByWay::look);
+        self.by_path.iter_mut().for_each(DelaysByPath::drain_log);
         let mut verdicts = Vec::new();
         self.matcher.expire(now, &mut |verdict| verdicts.push(verdict));
         for verdict in verdicts {
@@ -345,7 +345,7 @@ impl<'a> Ledger<'a> {
 
     fn book_verdict(&mut self, verdict: &PacketOutcome) {
         self.sighted.delays.record(verdict);
-        self.by_way.iter_mut().for_each(|by_way| by_way.record(verdict));
+        self.by_path.iter_mut().for_each(|by_path| by_path.record(verdict));
         if let Some(stamps) = &mut self.stamps
             && let Err(error) = stamps.write(&row(verdict))
         {
@@ -355,7 +355,7 @@ impl<'a> Ledger<'a> {
 
     /// All that was seen; the rings counted so much.
     pub(super) fn finish(mut self, rings: [RingStatistics; 2]) -> Result<Sighted> {
-        self.by_way.iter_mut().for_each(DelaysByWay::look);
+        self.by_path.iter_mut().for_each(DelaysByPath::drain_log);
         let mut verdicts = Vec::new();
         self.matcher.finish(&mut |verdict| verdicts.push(verdict));
         for verdict in verdicts {
@@ -379,8 +379,8 @@ impl<'a> Ledger<'a> {
             counts.balance().expect("every packet has one fate");
         }
         self.sighted.rings = rings;
-        let by_way = self.by_way.take().map(DelaysByWay::finish);
-        self.sighted.delays_by_way = by_way.into_iter().flatten().collect();
+        let by_path = self.by_path.take().map(DelaysByPath::finish);
+        self.sighted.delays_by_path = by_path.into_iter().flatten().collect();
         self.sighted.observed = self.observer.map(Observer::finish);
         Ok(self.sighted)
     }

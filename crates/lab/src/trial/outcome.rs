@@ -81,7 +81,7 @@ pub struct Outcome {
     pub delay_ns: Option<Delay>,
     /// Delay over the bare wire, ns.
     pub wire_delay_ns: Option<Delay>,
-    /// Delay by the way through our router, where it was the device: offloaded to the kernel or through the pipeline.
+    /// Delay by the path through our router, where it was the device: offloaded to the kernel or through the pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delay_by_path: Vec<PathDelay>,
     /// How packets were stamped.
@@ -323,10 +323,10 @@ pub struct Delay {
     pub p99: u64,
 }
 
-/// Delay of the packets that took one way through our router.
+/// Delay of the packets that took one path through our router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathDelay {
-    /// `offloaded`, `pipeline`, or `either`, where the flow's shortcut began or ended while the packet was there.
+    /// `offloaded`, `pipeline`, or `undetermined`, where the flow's offload began or ended while the packet was there.
     pub path: String,
     /// Packets that were forwarded.
     pub packets: u64,

@@ -9,7 +9,7 @@ use nilometer_router::pipeline::Router;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::by_path::Shortcuts;
+use super::by_path::OffloadObservation;
 use super::lost::{Loss, Unexplained};
 use super::planning::hex;
 use nilometer_files::table::queues::QueueRow;
@@ -216,12 +216,12 @@ impl<'a> RouterUnderTest<'a> {
         self.running.remote.call(move |driver| driver.watch_backlogs(origin))
     }
 
-    /// Which flows have shortcuts from now on, for a meter of traffic that begins at `origin`.
+    /// Logs from now on which flows are offloaded, for a meter of traffic that begins at `origin`.
     ///
     /// # Errors
     /// When it has stopped.
-    pub fn shortcuts(&self, origin: Instant) -> Result<Shortcuts> {
-        Ok(Shortcuts { log: self.running.remote.call(Driver::log_grants)?, origin })
+    pub fn watch_offload(&self, origin: Instant) -> Result<OffloadObservation> {
+        Ok(OffloadObservation { log: self.running.remote.call(Driver::log_offloads)?, origin })
     }
 
     /// Returns when no packet is in it, or the longest that one may stay has passed.

@@ -9,7 +9,7 @@ use nilometer_traffic::fidelity::{Measured, judge};
 use serde::Serialize;
 
 use super::account::RunRecord;
-use super::by_path::Way;
+use super::by_path::ForwardingPath;
 use super::config::Clock;
 use super::judge::{Joined, RunObservations, laws};
 use super::leg::LegOutcome;
@@ -119,16 +119,16 @@ fn outcome(
     }
 }
 
-/// Delays by the ways through our router that any packet took.
+/// Delays by the paths through our router that any packet took.
 fn by_path(sighted: &Sighted) -> Vec<PathDelay> {
-    let one = |(way, delays): (Way, &Delays)| {
+    let one = |(path, delays): (ForwardingPath, &Delays)| {
         Some(PathDelay {
-            path: way.name().to_owned(),
+            path: path.name().to_owned(),
             packets: delays.histogram(None).count(),
             delay_ns: telling::delay(delays.summary(None)?),
         })
     };
-    Way::ALL.into_iter().zip(&sighted.delays_by_way).filter_map(one).collect()
+    ForwardingPath::ALL.into_iter().zip(&sighted.delays_by_path).filter_map(one).collect()
 }
 
 /// How packets were stamped. TCP marks each packet with its own departure time, which keeps the

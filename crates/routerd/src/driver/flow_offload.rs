@@ -30,8 +30,8 @@ use nilometer_router::pipeline::shortcut::Shortcut;
 use nilometer_router::{AnyKey, Header, Key};
 use nilometer_wire::Time;
 
-use super::grant_log::GrantLog;
 use super::noticed::Noticed;
+use super::offload_log::OffloadLog;
 use super::port_slot::{PortSlot, Presence};
 use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
 use nilometer_linux::memory::PacketMemory as Memory;
@@ -79,7 +79,7 @@ pub(super) struct Grants {
     /// Something has changed that all of them rest on.
     is_stale: bool,
     /// Where grants are written down, if anybody wants to know.
-    log: Option<GrantLog>,
+    log: Option<OffloadLog>,
 }
 
 impl Grants {
@@ -100,13 +100,13 @@ impl Grants {
     }
 
     /// Writes down from now on who has a shortcut.
-    pub(super) fn log(&mut self) -> GrantLog {
-        self.log.insert(GrantLog::default()).clone()
+    pub(super) fn log(&mut self) -> OffloadLog {
+        self.log.insert(OffloadLog::default()).clone()
     }
 
-    fn note_grant(&self, key: Key<u32>, is_granted: bool) {
+    fn note_event(&self, key: Key<u32>, is_installed: bool) {
         if let Some(log) = &self.log {
-            log.write(key, is_granted);
+            log.write(key, is_installed);
         }
     }
 
@@ -244,7 +244,7 @@ impl Grants {
         self.table.set(place, input, &key, &exit);
         self.granted.push(Granted { place, input, key, shortcut, exit, idle: 0 });
         self.holders[place.number()] = self.granted.len() as u32;
-        self.note_grant(key, true);
+        self.note_event(key, true);
         Some(shortcut.output)
     }
 
@@ -252,7 +252,7 @@ impl Grants {
         self.table.clear(self.granted[number].place);
         self.credit(number, router);
         let gone = self.granted.swap_remove(number);
-        self.note_grant(gone.key, false);
+        self.note_event(gone.key, false);
         self.holders[gone.place.number()] = 0;
         if let Some(moved) = self.granted.get(number) {
             self.holders[moved.place.number()] = number as u32 + 1;

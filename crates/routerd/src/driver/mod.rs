@@ -27,10 +27,10 @@
 mod backlogs;
 mod flow_offload;
 mod gather;
-mod grant_log;
 mod inputs;
 mod links;
 mod noticed;
+mod offload_log;
 mod port_slot;
 mod remote;
 mod stalls;
@@ -56,13 +56,13 @@ use super::stress::Stress;
 pub use backlogs::{Backlogs, Course, PortCourses, Step, Waited};
 use flow_offload::Grants;
 use gather::Gathering;
-pub use grant_log::{GrantEntry, GrantLog};
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Census, PacketMemory};
 use nilometer_linux::port::{AnyPort, PortIo, PortStatistics, wait_with};
 use nilometer_linux::spinning::Spinning;
 use nilometer_linux::tap::TapPort;
+pub use offload_log::{OffloadEvent, OffloadLog};
 use port_slot::PortSlot;
 pub use port_slot::{Lost, Presence};
 use remote::Ear;
@@ -158,7 +158,7 @@ impl Driver {
     }
 
     /// Writes down from now on which flows have shortcuts; none where no flow can have one.
-    pub fn log_grants(&mut self) -> Option<GrantLog> {
+    pub fn log_offloads(&mut self) -> Option<OffloadLog> {
         self.grants.as_mut().map(|grants| grants.log())
     }
 

@@ -94,7 +94,10 @@ impl Command {
         config: &RouterConfig,
     ) -> Result<()> {
         if let Some(port) = self.port() {
-            ensure!(port < router.ports().len(), "a command of port {port}, which is not there");
+            ensure!(
+                port < router.ports().len(),
+                "the command names port {port}, which does not exist"
+            );
         }
         match self {
             Command::Pace { port, rate_bps, burst_bytes, delay_ns } => {

@@ -33,8 +33,8 @@ use nilometer_router::{
 };
 
 use super::latest::{HopsReader, LatestHops};
-use super::news::LOOK;
 use super::recording::{Recorded, TableRecorder};
+use super::route_feed::STOP_POLL_INTERVAL;
 use super::worker::Worker;
 use nilometer_linux::clock::thread_time;
 
@@ -334,7 +334,7 @@ impl RibThread {
 impl Shared {
     fn run(&self, news: &Receiver<RouteBatch>) {
         while !self.over.load(Ordering::Relaxed) {
-            match news.recv_timeout(LOOK) {
+            match news.recv_timeout(STOP_POLL_INTERVAL) {
                 Ok(batch) => _ = self.apply(batch.source, &batch.updates),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,

@@ -57,8 +57,8 @@ impl Reading<'_> {
                 self.summary.warnings.push(format!("{}: {count} {what}", gauge.name()));
             }
         };
-        warn(skipped, "lines are no flow records and were left out");
-        warn(halved, "lines tell the packets of both directions in one sum; each was given half");
+        warn(skipped, "lines are not flow records and were skipped");
+        warn(halved, "lines give one packet count for both directions; half was assigned to each");
         self.warn_of_archive(gauge);
         Ok(window)
     }

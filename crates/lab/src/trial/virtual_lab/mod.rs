@@ -25,7 +25,7 @@ use nilometer_sim::virtual_clock::{Cable, Plug, VirtualClock, Watch as WatchFram
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
 use nilometer_wire::{Node, Port, Rate, Span, Time, Turns};
 
-use super::by_path::Shortcuts;
+use super::by_path::OffloadObservation;
 use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
@@ -92,8 +92,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         stay,
         likewise: leg.likewise,
         // (In virtual time there is no kernel that could offload.)
-        shortcuts: (leg.dut == DutKind::Nilometer)
-            .then(|| Shortcuts { log: None, origin: Instant::now() }),
+        offload: (leg.dut == DutKind::Nilometer)
+            .then(|| OffloadObservation { log: None, origin: Instant::now() }),
     };
     let mut meter = Metering {
         ledger: Ledger::new(&watch)?,

@@ -1,4 +1,4 @@
-//! A log of flow offload: which flows had a shortcut, and from when to when. A meter tells by it which way each packet
+//! A log of flow offload: which flows were offloaded, and from when to when. A meter tells by it which way each packet
 //! took, as nothing in the packet does.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,39 +9,39 @@ use nilometer_router::Key;
 /// Entries at most.
 pub const ENTRIES_MAX: usize = 1 << 21;
 
-/// A shortcut was granted, or taken back.
+/// A flow was offloaded, or taken back.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GrantEntry {
+pub struct OffloadEvent {
     /// When.
     pub at: Instant,
     /// The flow.
     pub key: Key<u32>,
-    /// Whether it was granted.
-    pub is_granted: bool,
+    /// Whether it was offloaded.
+    pub is_installed: bool,
 }
 
 /// The entries of a router that runs, in their order; clones are of the same log.
 #[derive(Clone, Debug, Default)]
-pub struct GrantLog(Arc<Mutex<Entries>>);
+pub struct OffloadLog(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
     /// Those that nobody has taken yet.
-    fresh: Vec<GrantEntry>,
+    fresh: Vec<OffloadEvent>,
     written: usize,
 }
 
-impl GrantLog {
-    pub(super) fn write(&self, key: Key<u32>, is_granted: bool) {
+impl OffloadLog {
+    pub(super) fn write(&self, key: Key<u32>, is_installed: bool) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.written < ENTRIES_MAX {
-            entries.fresh.push(GrantEntry { at: Instant::now(), key, is_granted });
+            entries.fresh.push(OffloadEvent { at: Instant::now(), key, is_installed });
         }
         entries.written += 1;
     }
 
     /// Those that were written since they were taken last.
-    pub fn take(&self) -> Vec<GrantEntry> {
+    pub fn take(&self) -> Vec<OffloadEvent> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut entries.fresh)
     }
