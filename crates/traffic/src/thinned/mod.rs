@@ -6,7 +6,8 @@
 //! What is known is how many are missing. Each connection is seen with one chance, whatever the gaps; so
 //! the lag between two that are seen is a sum of as many gaps as it takes, a geometric number, and
 //! its law follows from that of gaps (`renewal`; a thinned renewal process). Lags are counted pair by pair up to the
-//! bound (`lags`), and the law of gaps (`law`) is the one that makes them likeliest, under a prior (`fit`).
+//! bound (`lags`), and the law of gaps (`law`) is the one that makes them likeliest, under a prior (`fit`): of
+//! replicates of the counts each finds one, and of their quantiles the means are taken.
 //! Pairs whose gaps differ are taken for one law in different scales, and how much they differ is told by lags of
 //! one pair (`intraclass`).
 //!
@@ -50,7 +51,7 @@ const FAMILY_DEVIATION: f64 = 0.05;
 /// A bootstrap of so many lags finds half of the variance that there is, of more a greater part.
 const FEW_LAGS: f64 = 40.0;
 /// Gaps that stand for a law.
-const GAPS: usize = 1_024;
+const GAPS: usize = 256;
 /// Logarithms of a mean or median deviate by no more than this, so that its interval is of numbers.
 const DEVIATION_MAX: f64 = 30.0;
 
@@ -186,12 +187,11 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> GapEstimate {
     let again = |replicate: usize| {
         let counts = &lags.replicates[replicate];
         let fitting = Fitting::new(&lags.bins, counts, interval, scales).moved(replicate);
-        fitting.law(&fitting.find_near(shape)).evenly(GAPS / REPLICATES)
+        fitting.law(&fitting.find_near(shape)).evenly(GAPS)
     };
     let law = fitting.law(&shape);
     let laws = runner.map((0..REPLICATES).collect(), again);
-    let mut gaps_s = laws.concat();
-    gaps_s.sort_unstable_by(f64::total_cmp);
+    let gaps_s = averaged(&laws);
     let (median, mean) = centre(&gaps_s);
     let seen = lags.plain.connections().lags();
     let bound_s = lags.bins.bound_s();
@@ -214,6 +214,16 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> GapEstimate {
     }
 }
 
+/// The law in the middle of others, all as gaps that lie evenly in them, seconds: the geometric mean of each quantile.
+///
+/// The laws of replicates differ in their scale above all. A mixture of them would be wider than any; the mean of
+/// quantiles (Ratcliff, *Psychological Bulletin* 86, 1979) is as wide as they are.
+fn averaged(laws: &[Vec<f64>]) -> Vec<f64> {
+    let logarithms = |at: usize| laws.iter().map(move |gaps_s| libm::log(gaps_s[at]));
+    let mean = |at: usize| logarithms(at).sum::<f64>() / laws.len() as f64;
+    (0..GAPS).map(|at| libm::exp(mean(at))).collect()
+}
+
 /// The median and the mean of gaps in their order, seconds.
 fn centre(gaps_s: &[f64]) -> (f64, f64) {
     let half = gaps_s.len() / 2;
@@ -231,4 +241,20 @@ fn interval_s(value: f64, lags: u64, replicates: impl Iterator<Item = f64>) -> C
     let deviation = libm::sqrt(few * squares / count + FAMILY_DEVIATION * FAMILY_DEVIATION);
     let reach = libm::exp((DEVIATIONS_95 * deviation).min(DEVIATION_MAX));
     ConfidenceInterval { low: value / reach, high: value * reach }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use law::LawOfGaps;
+
+    /// Of two laws that differ in their scale alone, the middle is as wide as either.
+    #[test]
+    fn averaged_laws_are_as_wide_as_they_are() {
+        let plain = LawOfGaps::new(60.0, 0.0, &[-1.0, 0.0, 2.0, -0.5, 0.0, -3.0]).evenly(GAPS);
+        let scaled = |factor: f64| plain.iter().map(|gap_s| factor * gap_s).collect();
+        for (found, gap_s) in averaged(&[scaled(0.25), scaled(4.0)]).iter().zip(&plain) {
+            assert!((found / gap_s - 1.0).abs() < 1e-12, "{found} for {gap_s}");
+        }
+    }
 }
