@@ -5,7 +5,8 @@
 //! (RFC 896) joined the next one to it. A unit therefore ends behind a small segment that one of another size
 //! follows: 32, 1, 124, 3 and 16 bytes at once are five units, and are played as five segments of these sizes. Small
 //! ones of one size stay together, as keystrokes do; and so do large ones, whatever their sizes, because captures
-//! at a sender have super-segments that its network card cuts later.
+//! at a sender have super-segments that its network card cuts later. (Full segments of less than 1,000 bytes are
+//! taken for small ones; the rest behind them is a unit of its own, and played as it was.)
 
 /// Quiet of a sender that ends its unit, ns.
 pub(crate) const QUIET_NS: u64 = 500_000_000;
@@ -23,18 +24,20 @@ pub(crate) struct Unit {
     pub began_ns: u64,
     /// Payload of its last segment; none where no packet of it was seen.
     last_bytes: Option<u32>,
+    /// A small segment has followed large ones: the write is over.
+    has_rest: bool,
 }
 
 impl Unit {
     /// A unit that begins with this segment.
     pub fn new(step: usize, heard: u64, began_ns: u64, segment_bytes: Option<u32>) -> Unit {
-        Unit { step, heard, began_ns, last_bytes: segment_bytes }
+        Unit { step, heard, began_ns, last_bytes: segment_bytes, has_rest: false }
     }
 
     /// Does it go on with a segment of so many bytes, after so much quiet, whose sender has heard so much?
     pub fn goes_on(&self, heard: u64, quiet_ns: u64, segment_bytes: Option<u32>) -> bool {
         let is_one_write = match (self.last_bytes, segment_bytes) {
-            (Some(last), Some(next)) => last >= LARGE_BYTES || last == next,
+            (Some(last), Some(next)) => !self.has_rest && (last >= LARGE_BYTES || last == next),
             _ => true,
         };
         self.heard == heard && quiet_ns < QUIET_NS && is_one_write
@@ -42,6 +45,9 @@ impl Unit {
 
     /// It has gone on with this segment.
     pub fn takes(&mut self, segment_bytes: Option<u32>) {
+        let is_large = |bytes: Option<u32>| bytes.is_some_and(|bytes| bytes >= LARGE_BYTES);
+        self.has_rest =
+            is_large(self.last_bytes) && segment_bytes.is_some() && !is_large(segment_bytes);
         self.last_bytes = segment_bytes;
     }
 }

@@ -40,22 +40,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The router of a configuration whose ports have these link-layer addresses and carry IP packets of so many
+    /// The router of a configuration whose ports have these link-layer addresses and each carry IP packets of so many
     /// bytes: for a driver that brings its own ports and clock. It has the next hops of its routes.
     ///
     /// # Errors
     /// What cannot be as it is asked for, by its name in the file.
-    pub fn without_devices(
-        config: &RouterConfig,
-        macs: &[MacAddress],
-        mtu_bytes: u16,
-    ) -> Result<Machine> {
+    pub fn without_devices(config: &RouterConfig, ports: &[(MacAddress, u16)]) -> Result<Machine> {
         config.check()?;
-        ensure!(macs.len() == config.ports.len(), "each port needs a link-layer address");
-        let ports: Vec<_> = macs.iter().map(|&mac| (mac, mtu_bytes)).collect();
+        ensure!(ports.len() == config.ports.len(), "each port needs a link-layer address");
         let routes = Routes::new(config, None)?;
         let lookups = routes.rib_thread().lookups()?;
-        let mut router = router_without_devices(config, &ports, lookups)?;
+        let mut router = router_without_devices(config, ports, lookups)?;
         let hops = routes.rib_thread().hops();
         router.set_hops(Arc::clone(hops.current()));
         Ok(Machine { router, routes })

@@ -56,7 +56,7 @@ impl RouterFile {
     /// # Errors
     /// As there.
     pub fn of_scenario(path: &Path, links: &[&str]) -> Result<RouterFile> {
-        RouterFile::read_with(path, |names| {
+        let file = RouterFile::read_with(path, |names| {
             let unknown = names.iter().find(|name| !links.contains(name));
             ensure!(
                 unknown.is_none(),
@@ -65,7 +65,13 @@ impl RouterFile {
                 links.join(", ")
             );
             Ok(())
-        })
+        })?;
+        ensure!(
+            file.config.routes.is_empty(),
+            "{}: route: the scenario's links and hosts give the routes; leave [[route]] out",
+            path.display()
+        );
+        Ok(file)
     }
 
     fn read_with(path: &Path, check: impl FnOnce(&[&str]) -> Result<()>) -> Result<RouterFile> {

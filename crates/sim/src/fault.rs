@@ -84,8 +84,8 @@ impl JitterLaw {
     }
 }
 
-/// What happens to one direction at stated packets and times. Times are since the traffic began; before that
-/// nothing of it happens.
+/// What happens to one direction of a path at stated packets and times. Packets are numbered from the first that the
+/// path sees in this direction; times are since the traffic began, and before that nothing happens by them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timetable {
     /// Packets that are lost, by their numbers from 0: from the first to the last of each range.

@@ -175,6 +175,7 @@ impl Scripted {
             if self.part.side == Side::Server {
                 self.speaker = Speaker::new(&self.part.script, Side::Server, now_ns);
             }
+            self.speaker.stands(now_ns);
         }
         let has_fin =
             matches!(state, State::CloseWait | State::Closing | State::LastAck | State::TimeWait);

@@ -154,6 +154,7 @@ mod tests {
 
     use super::*;
     use crate::virtual_clock::{Cable, VirtualClock};
+    use nilometer_wire::Turns;
 
     /// When frames of a spacing arrive over a cable that takes no time, microseconds.
     fn arrivals(spacing: Spacing, count: u64) -> Vec<u64> {

@@ -262,7 +262,8 @@ impl Receiver {
 
     /// This end sends data. One that does so before a delayed acknowledgement of what came last would have been due
     /// is in a conversation, whose answers carry its acknowledgements: it acknowledges nothing more at once (Linux's
-    /// interactive mode, `tcp_event_data_sent`).
+    /// interactive mode, `tcp_event_data_sent`; it also leaves that mode when a delayed acknowledgement's timer runs out,
+    /// which is not done here).
     #[inline(always)]
     pub fn speaks(&mut self, now: Time) {
         if self.quick > 0 && self.quick_at > Time(0) && now < self.quick_at + self.delay {

@@ -142,6 +142,10 @@ pub struct Speaker {
     done_ns: u64,
     /// What has been received: bytes, and one more for the end of file.
     received: u64,
+    /// When something was received last, or the end began.
+    received_ns: u64,
+    /// When the connection stood: before that nothing can be sent, whatever is due.
+    stands_ns: u64,
     /// When what the step awaits had been received, once it has.
     heard_ns: Option<u64>,
     /// How much later this step began than it was due.
@@ -161,12 +165,19 @@ impl Speaker {
             began_ns: None,
             done_ns: now_ns,
             received: 0,
+            received_ns: now_ns,
+            stands_ns: now_ns,
             heard_ns: None,
             step_late_ns: 0,
             late_ns: 0,
         };
-        speaker.seek(script, now_ns);
+        speaker.seek(script);
         speaker
+    }
+
+    /// The connection stands now: what was due before could not be sent sooner, and is not late.
+    pub fn stands(&mut self, now_ns: u64) {
+        self.stands_ns = now_ns;
     }
 
     /// By how much its steps began later than they were due, at most; ns.
@@ -182,7 +193,8 @@ impl Speaker {
     /// More has arrived: bytes, or the end of file, which counts as one.
     pub fn hear(&mut self, script: &Script, more: u64, now_ns: u64) {
         self.received += more;
-        self.look(script, now_ns);
+        self.received_ns = now_ns;
+        self.look(script);
     }
 
     /// What is to be done now.
@@ -199,8 +211,8 @@ impl Speaker {
             Act::Reset => Next::Reset,
             Act::Send { bytes, segments, took_ns } => {
                 if self.began_ns.is_none() {
-                    self.step_late_ns = now_ns - due_ns;
-                    self.late_ns = self.late_ns.max(self.step_late_ns);
+                    self.step_late_ns = now_ns.saturating_sub(due_ns.max(self.stands_ns));
+                    self.late_ns = self.late_ns.max(now_ns - due_ns);
                 }
                 let began_ns = *self.began_ns.get_or_insert(now_ns);
                 let unit = Unit { bytes, segments, took_ns, full: script.segment_bytes };
@@ -261,29 +273,29 @@ impl Speaker {
         Next::Write { bytes, is_segment: true, pace: None }
     }
 
-    /// A step that began late makes no later one so: an application keeps its own time.
+    /// A step that its end began late makes no later one so: an application keeps its own time.
     fn ends_step(&mut self, script: &Script, now_ns: u64) {
         self.done_ns = now_ns.saturating_sub(core::mem::take(&mut self.step_late_ns));
         self.at += 1;
-        self.seek(script, self.done_ns);
+        self.seek(script);
     }
 
     /// Goes to this side's next step.
-    fn seek(&mut self, script: &Script, now_ns: u64) {
+    fn seek(&mut self, script: &Script) {
         while script.steps.get(self.at).is_some_and(|step| step.by != self.side) {
             self.at += 1;
         }
         (self.written, self.began_ns, self.heard_ns) = (0, None, None);
-        self.look(script, now_ns);
+        self.look(script);
     }
 
-    /// Notes when what the next step awaits has been received.
-    fn look(&mut self, script: &Script, now_ns: u64) {
+    /// Notes when what the next step awaits has been received, at the latest: with what came last.
+    fn look(&mut self, script: &Script) {
         if let Some(step) = script.steps.get(self.at)
             && self.heard_ns.is_none()
             && self.received >= step.awaits
         {
-            self.heard_ns = Some(now_ns);
+            self.heard_ns = Some(self.received_ns);
         }
     }
 }
@@ -423,6 +435,41 @@ mod tests {
             client.wrote(&script, bytes, due_ns + 30);
         }
         assert_eq!((client.late_ns(), client.next(&script, 400)), (20, Next::Done));
+    }
+
+    #[test]
+    fn a_slow_handshake_delays_all_that_comes_after_it() {
+        let sends = |bytes| step(Side::Client, 0, 50, send(bytes, 1, 0));
+        let script = script(vec![sends(32), sends(1), sends(124)]);
+        let mut client = Speaker::new(&script, Side::Client, 0);
+        client.stands(1_000);
+        let mut sent = Vec::new();
+        let mut now_ns = 1_000;
+        while let next @ (Next::Write { .. } | Next::Wait(_)) = client.next(&script, now_ns) {
+            match next {
+                Next::Write { bytes, .. } => {
+                    client.wrote(&script, bytes, now_ns);
+                    sent.push((now_ns, bytes));
+                }
+                Next::Wait(until_ns) => now_ns = until_ns,
+                _ => unreachable!(),
+            }
+        }
+        assert_eq!(sent, [(1_000, 32), (1_050, 1), (1_100, 124)]);
+    }
+
+    /// It is begun late, and what the next one awaits came only then.
+    #[test]
+    fn a_pause_begins_with_what_was_heard() {
+        let script = script(vec![
+            step(Side::Client, 0, 0, send(32, 1, 0)),
+            step(Side::Client, 100, 50, send(1, 1, 0)),
+        ]);
+        let mut client = Speaker::new(&script, Side::Client, 0);
+        client.hear(&script, 100, 15);
+        assert_eq!(client.next(&script, 20), whole(32));
+        client.wrote(&script, 32, 20);
+        assert_eq!(client.next(&script, 20), Next::Wait(65));
     }
 
     #[test]

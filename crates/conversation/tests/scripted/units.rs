@@ -47,6 +47,7 @@ fn small_segments_of_one_size_are_one_unit() {
 fn a_rest_ends_the_unit_of_its_full_segments() {
     let parted = ["+30 2000/2~1", "+1 2000/2~1", "+1 7/1~0"];
     assert_eq!(answers(&[1_460, 540, 1_460, 540, 7]), parted);
+    assert_eq!(answers(&[1_448, 200, 200]), ["+30 1648/2~1", "+1 200/1~0"]);
 }
 
 #[test]

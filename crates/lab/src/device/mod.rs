@@ -4,4 +4,5 @@ pub mod driver;
 pub mod fault;
 pub mod paths;
 pub mod spec;
+mod trace;
 pub mod truth;

@@ -72,13 +72,26 @@ impl Paths {
         Ok(())
     }
 
+    /// The same, with its traces called by names of their own ([`FaultSpec::with_traces_kept`]).
+    pub fn with_traces_kept(&self, files: &mut Vec<(String, String)>) -> Paths {
+        let keep = |faults: &FaultSpec, files: &mut Vec<_>| faults.with_traces_kept(files);
+        Paths {
+            faults: self.faults.as_ref().map(|faults| keep(faults, files)),
+            pair: self
+                .pair
+                .iter()
+                .map(|pair| Pair { faults: keep(&pair.faults, files), ..pair.clone() })
+                .collect(),
+        }
+    }
+
     /// Holds it to what a box can have.
     ///
     /// # Errors
     /// Where there is nothing, or too much.
     pub fn check(&self) -> Result<()> {
         ensure!(
-            self.specs().next().is_some(),
+            self.specs().any(|faults| !faults.to_string().trim().is_empty()),
             "[path] says nothing to do: give faults, for instance faults = \"delay=20ms\", or leave it out"
         );
         ensure!(

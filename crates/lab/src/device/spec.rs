@@ -5,31 +5,32 @@
 //! `delay_trace=FILE` is read by [`FaultSpec::load`]: lines `SECONDS,DELAY_MS`, by rising times; the last delay stays.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
-use nilometer_files::document::bounded::{LINES_BYTES_MAX, read_text};
+use anyhow::Result;
 use nilometer_report::format::percent;
 use nilometer_sim::fault::{Faults, GilbertElliott, JitterLaw, Timetable};
 use nilometer_sim::quantity::{rate, rate_text, size, span, span_text};
 use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
+use super::trace::Trace;
+
 /// Bytes that may wait for a link with a rate, where nothing else is said.
 const QUEUE_BYTES: u64 = 1_000_000;
 /// How long a reordered packet is held back, where nothing else is said.
 const REORDER_BY: Span = Span::from_nanos(1_000_000);
 /// The longest delay, and so the longest of each time in a specification.
-const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
+pub(super) const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
 /// The longest that a packet may stay.
 const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
 /// The ending of keys that are of the way back alone.
 const BACK: &str = "_back";
 const KEYS: &str = "rate, queue, delay, delay_trace, jitter, jitter_law, loss, burst_loss, lose, cut, duplicate, \
                     reorder, reorder_by, corrupt";
-/// Ranges of packets, cuts, and steps of a trace, at most.
-const LIST_MAX: usize = 1 << 20;
+/// Ranges of packets, and cuts, at most: each packet is held against each of them.
+const LIST_MAX: usize = 1_024;
 
 /// Faults to the servers, then to the clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,30 +40,38 @@ pub struct FaultSpec {
     pub ways: [Faults; 2],
     /// What happens at stated packets and times, by direction.
     pub timetables: [Timetable; 2],
-    traces: [Option<PathBuf>; 2],
+    traces: [Option<Trace>; 2],
     text: String,
 }
 
 impl FaultSpec {
-    /// Reads the traces that it names, seen from `folder`; by its text they are seen from here then.
+    /// Reads the traces that it names, seen from `folder`.
     ///
     /// # Errors
     /// What is wrong with one, and in which line.
     pub fn load(&mut self, folder: &Path) -> Result<()> {
-        for way in 0..2 {
-            let Some(path) = &self.traces[way] else { continue };
-            let path = folder.join(path);
-            self.timetables[way].delays = trace(&path)?;
-            self.traces[way] = Some(path);
+        for (trace, timetable) in self.traces.iter_mut().zip(&mut self.timetables) {
+            let Some(trace) = trace else { continue };
+            timetable.delays = trace.read(folder)?;
         }
-        let seen_from_here = |pair: &str| match pair.trim().split_once('=') {
-            Some((key @ ("delay_trace" | "delay_trace_back"), path)) => {
-                format!("{key}={}", folder.join(path).display())
-            }
-            _ => pair.to_owned(),
+        self.check_jitter().and_then(|()| self.check_stay()).map_err(anyhow::Error::msg)
+    }
+
+    /// The same, with its traces called by names of their own, and what is to be in files of these names.
+    pub fn with_traces_kept(&self, files: &mut Vec<(String, String)>) -> FaultSpec {
+        let mut keep = |pair: &str| {
+            let way = match pair.trim().split_once('=') {
+                Some(("delay_trace", _)) => 0,
+                Some(("delay_trace_back", _)) => 1,
+                _ => return pair.to_owned(),
+            };
+            let name = format!("trace-{}.csv", files.len() + 1);
+            let text = self.traces[way].as_ref().map(|trace| trace.text.clone());
+            files.push((name.clone(), text.unwrap_or_default()));
+            format!("delay_trace{}={name}", ["", BACK][way])
         };
-        self.text = self.text.split(',').map(seen_from_here).collect::<Vec<_>>().join(",");
-        self.check_stay().map_err(anyhow::Error::msg)
+        let text = self.text.split(',').map(&mut keep).collect::<Vec<_>>().join(",");
+        FaultSpec { text, ..self.clone() }
     }
 
     /// Faults and timetable of both directions, as a fault box takes them.
@@ -73,6 +82,24 @@ impl FaultSpec {
     /// Does it lose packets at stated times, or delay them by a trace?
     pub fn has_times(&self) -> bool {
         self.timetables.iter().any(|way| !(way.cuts.is_empty() && way.delays.is_empty()))
+    }
+
+    /// Holds uniform jitter to the least delay, of which a trace that is yet to be read says nothing.
+    fn check_jitter(&self) -> Result<(), String> {
+        let ways = self.ways.iter().zip(&self.timetables).zip(&self.traces);
+        for ((faults, timetable), trace) in ways {
+            let traced = timetable.delays.iter().map(|step| step.1).min();
+            let is_unread = trace.is_some() && traced.is_none();
+            let least = traced.unwrap_or(faults.delay);
+            if faults.jitter_law == JitterLaw::Uniform && faults.jitter > least && !is_unread {
+                return Err(format!(
+                    "jitter {} exceeds the delay {}, so that packets would leave before they came",
+                    span_text(faults.jitter),
+                    span_text(least)
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_stay(&self) -> Result<(), String> {
@@ -158,13 +185,6 @@ impl FromStr for FaultSpec {
             if faults.reorder > 0.0 && faults.reorder_by == Span::ZERO {
                 return Err("reorder_by is no time, so that nothing would be reordered".to_owned());
             }
-            if faults.jitter_law == JitterLaw::Uniform && faults.jitter > faults.delay {
-                return Err(format!(
-                    "jitter {} exceeds the delay {}, so that packets would leave before they came",
-                    span_text(faults.jitter),
-                    span_text(faults.delay)
-                ));
-            }
         }
         let [forth, back] = ways;
         let spec = FaultSpec {
@@ -173,6 +193,7 @@ impl FromStr for FaultSpec {
             traces: [forth.trace, back.trace],
             text: text.to_owned(),
         };
+        spec.check_jitter()?;
         spec.check_stay()?;
         Ok(spec)
     }
@@ -183,7 +204,7 @@ impl FromStr for FaultSpec {
 struct Way {
     faults: Faults,
     timetable: Timetable,
-    trace: Option<PathBuf>,
+    trace: Option<Trace>,
 }
 
 fn set(way: &mut Way, key: &str, value: &str) -> Result<(), String> {
@@ -191,7 +212,7 @@ fn set(way: &mut Way, key: &str, value: &str) -> Result<(), String> {
     match key {
         "lose" => timetable.losses = list(value, packets)?,
         "cut" => timetable.cuts = list(value, cut)?,
-        "delay_trace" => *trace = Some(PathBuf::from(value)),
+        "delay_trace" => *trace = Some(Trace::named(value)),
         "jitter_law" => {
             let names = JitterLaw::ALL.map(JitterLaw::name).join(", ");
             let law = JitterLaw::from_name(value);
@@ -251,41 +272,6 @@ fn cut(text: &str) -> Result<[Span; 2], String> {
     if from < to { Ok([from, to]) } else { Err(why.to_owned()) }
 }
 
-/// The steps of a trace.
-fn trace(path: &Path) -> Result<Vec<(Span, Span)>> {
-    let shown = path.display();
-    let text = read_text(path, LINES_BYTES_MAX)?;
-    let mut steps: Vec<(Span, Span)> = Vec::new();
-    for (line, number) in text.lines().zip(1..) {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let is_heading = steps.is_empty() && line.starts_with(|first: char| first.is_alphabetic());
-        if line.is_empty() || is_heading {
-            continue;
-        }
-        let step = step(line).with_context(|| format!("{shown}, line {number}"))?;
-        let rises = steps.last().is_none_or(|last| last.0 < step.0);
-        ensure!(rises, "{shown}, line {number}: times must rise from line to line");
-        ensure!(steps.len() < LIST_MAX, "{shown}: a trace has {LIST_MAX} steps at most");
-        steps.push(step);
-    }
-    if steps.is_empty() {
-        bail!("{shown}: no steps; write lines SECONDS,DELAY_MS, for instance 0,20");
-    }
-    Ok(steps)
-}
-
-fn step(line: &str) -> Result<(Span, Span)> {
-    let numbers = line.split_once(',').and_then(|(seconds, delay_ms)| {
-        Some((seconds.trim().parse().ok()?, delay_ms.trim().parse().ok()?))
-    });
-    let (seconds, delay_ms): (f64, f64) =
-        numbers.with_context(|| format!("{line:?} is no SECONDS,DELAY_MS, for instance 0,20"))?;
-    let most_ms = DELAY_MAX.as_secs_f64() * 1e3;
-    ensure!((0.0..=1e6).contains(&seconds), "{seconds} s is not from 0 to 1,000,000 s");
-    ensure!((0.0..=most_ms).contains(&delay_ms), "{delay_ms} ms is not from 0 to {most_ms} ms");
-    Ok((Span::from_secs_f64(seconds), Span::from_secs_f64(delay_ms / 1e3)))
-}
-
 fn time(value: &str) -> Result<Span, String> {
     let time = span(value)?;
     if time > DELAY_MAX {
@@ -319,7 +305,10 @@ pub fn described(faults: &Faults, timetable: &Timetable) -> String {
             law => format!("{} {law} jitter", span_text(faults.jitter)),
         });
     }
-    let stated: u64 = timetable.losses.iter().map(|[first, last]| last - first + 1).sum();
+    let stated = timetable
+        .losses
+        .iter()
+        .fold(0u64, |sum, [first, last]| sum.saturating_add((last - first).saturating_add(1)));
     if stated > 0 {
         words.push(format!("{stated} stated packets lost"));
     }
@@ -431,10 +420,17 @@ mod tests {
         assert_eq!(back.cuts, [[s(5.0), s(8.0)], [s(20.0), s(21.0)]]);
         assert_eq!(back.delays, [(s(0.0), s(0.02)), (s(1.5), s(0.03))]);
         assert!(forth.delays.is_empty() && spec.has_times());
-        // By its text it is the same from anywhere.
-        let mut again: FaultSpec = spec.to_string().parse().expect("its text");
-        again.load(Path::new("")).expect("its trace");
-        assert_eq!(again, spec);
+        // Kept beside results, it is the same again.
+        let mut files = Vec::new();
+        let kept = spec.with_traces_kept(&mut files);
+        let [(name, text)] = &files[..] else { panic!("{files:?}") };
+        assert!(kept.to_string().contains("delay_trace_back=trace-1.csv"), "{kept}");
+        let results = folder.join("results");
+        std::fs::create_dir_all(&results).expect("a folder");
+        std::fs::write(results.join(name), text).expect("a file");
+        let mut again: FaultSpec = kept.to_string().parse().expect("its text");
+        again.load(&results).expect("its trace");
+        assert_eq!((&again.timetables, again.ways), (&spec.timetables, spec.ways));
         assert_eq!(
             described(&spec.ways[1], back),
             "20 ms to 30 ms delay by a trace, 4 stated packets lost, cut 2 times"

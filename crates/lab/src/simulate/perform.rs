@@ -1,5 +1,6 @@
 //! `nilometer simulate` from a template to its result: points, runs, figures, and the directory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -87,6 +88,11 @@ impl Sweep {
             routers.push(files);
         }
         Ok(Sweep { template, points, scenarios, models, routers, runs })
+    }
+
+    /// The routers' files that lie beside the scenario's own, by their names, each once.
+    pub fn router_files(&self) -> BTreeMap<&str, &str> {
+        self.routers.iter().flat_map(RouterFiles::beside).collect()
     }
 
     /// Makes the runs on `threads` threads until `stop`.

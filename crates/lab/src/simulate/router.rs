@@ -31,6 +31,8 @@ use nilometer_wire::{Ecn, Node, Port, Time};
 
 /// Buffers of packets that are in a router at most.
 const BUFFERS: u32 = 1 << 20;
+/// The longest packet of a link, bytes.
+const MTU_MAX: u16 = 9_000;
 const ETHERNET_BYTES: u16 = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// Where IPv4's service byte, with the ECN bits, and its protocol stand in a frame.
@@ -48,7 +50,8 @@ const SERVER_PORT: u16 = 80;
 #[derive(Clone, Debug)]
 pub struct RouterFiles {
     folder: PathBuf,
-    read: Vec<(String, RouterFile)>,
+    /// The routers' names, and the names and contents of their files.
+    read: Vec<(String, String, RouterFile)>,
 }
 
 impl RouterFiles {
@@ -59,12 +62,20 @@ impl RouterFiles {
 
     /// Reads the file of a place, unless it was read before.
     fn read(&mut self, site: &RouterSite) -> Result<()> {
-        if self.read.iter().all(|(name, _)| *name != site.name) {
+        if self.read.iter().all(|(name, ..)| *name != site.name) {
             let links: Vec<&str> = site.links.iter().map(|link| link.name.as_str()).collect();
             let file = RouterFile::of_scenario(&self.folder.join(&site.file), &links)?;
-            self.read.push((site.name.clone(), file));
+            self.read.push((site.name.clone(), site.file.clone(), file));
         }
         Ok(())
+    }
+
+    /// The files that lie in the folder itself, by their names, and their texts.
+    pub fn beside(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.read.iter().filter_map(|(_, name, file)| {
+            let is_beside = Path::new(name).components().count() == 1;
+            is_beside.then_some((name.as_str(), file.text.as_str()))
+        })
     }
 
     /// Sets up a run of a scenario whose routers' files were read.
@@ -99,8 +110,8 @@ impl RouterFiles {
     }
 
     fn make(&self, site: &RouterSite, seed: u64) -> Result<Box<dyn Forwarder>> {
-        let file = self.read.iter().find(|(name, _)| *name == site.name);
-        let (_, file) = file.context("its file was not read")?;
+        let file = self.read.iter().find(|(name, ..)| *name == site.name);
+        let (_, _, file) = file.context("its file was not read")?;
         let router = SimulatedRouter::new(site, file, seed);
         let router = router.with_context(|| file.path.display().to_string())?;
         Ok(Box::new(router))
@@ -164,16 +175,25 @@ impl SimulatedRouter {
         for (port, link) in config.ports.iter_mut().zip(&site.links) {
             port.rate.get_or_insert(link.rate);
         }
-        let macs: Vec<[u8; 6]> = (0..ports.len()).map(|number| mac(number, false)).collect();
-        let mtu_bytes = site.links.iter().map(|link| link.mtu_bytes).min().unwrap_or(1_500);
-        let mtu_bytes = u16::try_from(mtu_bytes).unwrap_or(u16::MAX).min(9_000);
-        let Machine { router, routes } = Machine::without_devices(&config, &macs, mtu_bytes)?;
-        let buffer_bytes = usize::from(mtu_bytes) + 256;
+        let mut plugs = Vec::with_capacity(ports.len());
+        for (number, link) in site.links.iter().enumerate() {
+            let name = &link.name;
+            let mtu_bytes = u16::try_from(link.mtu_bytes).ok().filter(|bytes| *bytes <= MTU_MAX);
+            let mtu_bytes = mtu_bytes.with_context(|| {
+                format!(
+                    "link {name:?}: its mtu is {}, and the most here is {MTU_MAX}",
+                    link.mtu_bytes
+                )
+            })?;
+            plugs.push((mac(number, false), mtu_bytes));
+        }
+        let Machine { router, routes } = Machine::without_devices(&config, &plugs)?;
+        let buffer_bytes = usize::from(MTU_MAX) + 256;
         Ok(SimulatedRouter {
             node: RouterNode::new(router),
             _routes: KeptRoutes(routes),
             memory: HeapMemory::of_buffers(BUFFERS, buffer_bytes),
-            macs,
+            macs: plugs.iter().map(|&(mac, _)| mac).collect(),
             ends: Vec::new(),
             packets: Vec::new(),
             received: 0,

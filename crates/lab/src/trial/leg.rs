@@ -300,12 +300,14 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let threads = leg.config.traffic.threads;
         let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
         let played_for = origin.elapsed();
+        // What the path still holds enters the device, and the other way round.
+        let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);
+        let [device_box, path_box] = &boxes;
+        path_box.iter().for_each(|path| path.settle(on_path, stop));
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
         let used = (Machine::now()?.since(&machine), usage()?.cpu_seconds - own);
-        let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);
-        for (fault, stay) in boxes.iter().zip([stay, on_path]) {
-            fault.iter().for_each(|fault| fault.settle(stay, stop));
-        }
+        device_box.iter().for_each(|fault| fault.settle(stay, stop));
+        path_box.iter().for_each(|path| path.settle(on_path, stop));
         thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
         let served = serving.join();

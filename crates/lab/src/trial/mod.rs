@@ -13,6 +13,7 @@ mod host;
 mod hosts;
 pub mod input_warning;
 mod judge;
+mod kept;
 mod lateness;
 pub mod leg;
 pub mod losses;

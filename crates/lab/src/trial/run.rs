@@ -22,7 +22,7 @@ use super::part::{Wanted, short};
 use super::planning;
 use super::progress::Display;
 use super::recorded::{self, Learnt};
-use super::router::{QUEUES_FILE, ROUTER_FILE};
+use super::router::QUEUES_FILE;
 use super::settle;
 use super::source::{self, Asked};
 use super::virtual_lab;
@@ -85,12 +85,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     let plan = planning::plan(&estimate.model, draw, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
     directory.file("model.json").write_json(&estimate.model)?;
-    // Seen from the results' folder, the router's file is beside the lab's.
-    let kept = config.router.as_ref().map(|_| PathBuf::from(ROUTER_FILE));
-    let kept = LabConfig { router: kept, ..config.clone() };
-    directory.file("lab.toml").write(toml::to_string(&kept)?.as_bytes())?;
-    if let Some(router) = &router {
-        directory.file(ROUTER_FILE).write(router.text.as_bytes())?;
+    for (name, text) in config.as_kept(router.as_ref())? {
+        directory.file(&name).write(text.as_bytes())?;
     }
     let said = router.as_ref().map_or_else(Vec::new, |file| warnings::before(file, &plan));
     said.iter().for_each(|warning| display.warn(warning));

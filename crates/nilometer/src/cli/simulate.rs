@@ -134,6 +134,9 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     let directory = directory(args, &sweep.template)?;
     if let Some(directory) = &directory {
         directory.file("scenario.toml").write(sweep.template.text.as_bytes())?;
+        for (name, text) in sweep.router_files() {
+            directory.file(name).write(text.as_bytes())?;
+        }
     }
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = args.threads.unwrap_or(cores).get();

@@ -126,6 +126,21 @@ fn red_of_a_described_router_marks_and_distributed_queueing_carries() {
 }
 
 #[test]
+fn each_port_carries_what_its_link_does_and_results_repeat_the_run() {
+    let room = Room::new("described-mtu");
+    // A link that nobody uses carries less.
+    let spare = "[[host]]\nname = \"spare\"\n[[link]]\nname = \"narrow\"\nfrom = \"middle\"\nto = \"spare\"\n\
+                 rate = \"1 Mb/s\"\nmtu = 576\n";
+    room.write("scenario.toml", scenario(FILE).replace("[measure]", &format!("{spare}[measure]")));
+    room.write("router.toml", TAIL_DROP);
+    let first = room.counted(&["simulate", "scenario.toml", "--json", "-o", "out"]);
+    assert_eq!(dropped(&first["points"][0], "too_big"), 0, "{first}");
+    assert!(number(&first["points"][0], "utilisation") > 0.9, "{first}");
+    let again = room.counted(&["simulate", "out/scenario.toml", "--json"]);
+    assert_eq!(again["digest"], first["digest"]);
+}
+
+#[test]
 fn filters_see_the_addresses_of_hosts() {
     let room = Room::new("described-filter");
     let none = simulate(&room, FILE, TAIL_DROP, &[]);
@@ -158,6 +173,11 @@ fn what_a_described_router_cannot_be_is_refused_in_one_line() {
         "[[port]]\ninterface = \"inward\"\naddresses = [{ address = \"10.0.0.1\", length = 24 }]\n",
     );
     assert!(line.contains("leave it out"), "{line}");
+    let line = refused(
+        "[[port]]\ninterface = \"inward\"\n[[route]]\nprefix = \"10.2.0.0/17\"\nvia = [\"172.16.0.2\"]\n\
+         interface = \"inward\"\n",
+    );
+    assert!(line.contains("leave [[route]] out"), "{line}");
     room.write("scenario.toml", scenario("file = \"nothing.toml\""));
     assert!(room.refused(&["simulate", "scenario.toml"]).contains("nothing.toml"));
     let grouped =

@@ -13,7 +13,7 @@ use nilometer_traffic::script::Script;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
 use nilometer_wire::packet::parse;
-use nilometer_wire::{Node, Port, Rate, Span, Time};
+use nilometer_wire::{Node, Port, Rate, Span, Time, Turns};
 
 use super::{EndReport, Host, HostCounts, LinkAddresses, PlannedEnd};
 use crate::fault::Faults;

@@ -283,7 +283,7 @@ fn a_router_does_the_same_under_both_clocks() {
     let keep = std::cell::RefCell::new(&mut keepers);
     let make = || {
         let Machine { router, routes } =
-            Machine::without_devices(&config, &macs, 1_500).expect("a router");
+            Machine::without_devices(&config, &macs.map(|mac| (mac, 1_500))).expect("a router");
         keep.borrow_mut().push(routes);
         RouterNode::new(router)
     };

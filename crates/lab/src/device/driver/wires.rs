@@ -147,13 +147,13 @@ fn route_between_kernels(kind: Kind) -> Result<()> {
     let config = TestbedConfig { device: DeviceKind::Program, ..TestbedConfig::default() };
     let layout = Layout::new(&config)?;
     let router = testbed_router(&layout.device_ports(), 1, None);
-    let macs = layout.device_macs();
+    let ports: Vec<_> = layout.device_macs().into_iter().map(|mac| (mac, 1_500)).collect();
     let testbed = Testbed::build(&config)?;
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
     let device = testbed.device().context("a device")?;
     let driven = device.spawn("router", move || -> Result<u64> {
-        let Machine { router, routes: _routes } = Machine::without_devices(&router, &macs, 1_500)?;
+        let Machine { router, routes: _routes } = Machine::without_devices(&router, &ports)?;
         let node = drive(RouterNode::new(router), (kind, &PROGRAM_INTERFACES), &seen)?;
         ensure!(node.router().balances(), "the router lost count");
         Ok(node.router().account().transmitted)

@@ -181,6 +181,7 @@ impl<'a> Talk<'a> {
             }
             (Opening::Seen | Opening::Unseen, None) => {
                 self.is_connected = true;
+                self.speaker.stands(clock.now_ns());
                 self.local_port = socket::local_port(&self.socket);
                 None
             }

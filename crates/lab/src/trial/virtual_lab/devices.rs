@@ -77,9 +77,9 @@ impl Device {
         Ok(match (leg.dut, &leg.config.fault) {
             (DutKind::Nilometer, _) => {
                 let config = testbed_router(&layout.device_ports(), seed, leg.router);
-                let macs = layout.device_macs();
-                let Machine { router, routes } =
-                    Machine::without_devices(&config, &macs, MTU_BYTES)?;
+                let ports: Vec<_> =
+                    layout.device_macs().into_iter().map(|mac| (mac, MTU_BYTES)).collect();
+                let Machine { router, routes } = Machine::without_devices(&config, &ports)?;
                 let backlogs = Backlogs::new(Time::ZERO, router.ports().len());
                 Device::Router(Box::new(Routed {
                     noted: Noted {

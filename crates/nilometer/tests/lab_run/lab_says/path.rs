@@ -103,7 +103,7 @@ fn address_pairs_have_paths_of_their_own() {
     room.write("folder/trace.csv", "seconds,delay_ms\n0,3\n4,6\n");
     let result = room.counted(&["lab", "run", "folder/LAB.toml", "--json", "-o", "run"]);
     let faults = result["path"]["faults"].as_str().expect("a text");
-    assert!(faults.contains("folder/trace.csv; 2 pairs of their own"), "{faults}");
+    assert_eq!(faults, "delay=2ms,delay_trace_back=trace.csv; 2 pairs of their own");
     let truth = log(&room, "run/path.ndjson");
     let ms = |ns: i64| ns / 1_000_000;
     let mut met = [0; 3];
@@ -122,6 +122,10 @@ fn address_pairs_have_paths_of_their_own() {
         assert_eq!(ms(left_ns - packet.came_ns), wanted, "{packet:?}");
     }
     assert!(met.iter().all(|&packets| packets > 20), "{met:?}");
+    // What the run kept repeats it, its trace included.
+    let again = room.counted(&["lab", "run", "run/lab.toml", "--json", "-o", "again"]);
+    assert_eq!(again["path"]["received"], result["path"]["received"]);
+    assert_eq!(again["packets"], result["packets"]);
 }
 
 #[test]
@@ -141,6 +145,8 @@ fn a_path_and_a_fault_box_have_chances_of_their_own() {
 #[test]
 fn a_path_that_says_nothing_or_names_what_is_not_there_is_refused() {
     let room = Room::new("path-refused");
+    let line = room.refused(&["lab", "run", "--path", ""]);
+    assert!(line.contains("[path] says nothing to do"), "{line}");
     room.write("empty.toml", "[path]\n");
     let line = room.refused(&["lab", "run", "empty.toml"]);
     assert!(line.contains("[path] says nothing to do"), "{line}");
