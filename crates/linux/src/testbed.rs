@@ -35,7 +35,7 @@ use super::netlink::{LinkStatistics, MacAddress, Netlink};
 use super::offload;
 use super::prefix::Prefix;
 use super::veth::VethEnd;
-use plan::{Plan, Port, Site};
+use plan::{LinkEnd, Plan, Site};
 
 mod plan;
 
@@ -295,7 +295,7 @@ impl Testbed {
     }
 
     /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
-    fn is_configured(&self, port: &Port) -> bool {
+    fn is_configured(&self, port: &LinkEnd) -> bool {
         match port.site {
             Site::Client | Site::Server => true,
             Site::Device => self.is_by_kernel(),
@@ -321,7 +321,7 @@ impl Testbed {
         self.client.enter(|| {
             let mut netlink = Netlink::open()?;
             for ends in self.plan.ports.chunks_exact(2) {
-                let end = |port: &Port| self.namespace(port.site);
+                let end = |port: &LinkEnd| self.namespace(port.site);
                 let one =
                     VethEnd { namespace: end(&ends[0]), name: ends[0].name, mac: ends[0].mac };
                 let other =

@@ -15,14 +15,12 @@ use nilometer_sim::quantity::{rate, rate_text, size, span, span_text};
 use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
-use super::trace::Trace;
+use super::trace::{DELAY_MAX, Trace};
 
 /// Bytes that may wait for a link with a rate, where nothing else is said.
 const QUEUE_BYTES: u64 = 1_000_000;
 /// How long a reordered packet is held back, where nothing else is said.
 const REORDER_BY: Span = Span::from_nanos(1_000_000);
-/// The longest delay, and so the longest of each time in a specification.
-pub(super) const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
 /// The longest that a packet may stay.
 const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
 /// The ending of keys that are of the way back alone.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use nilometer_files::document::bounded::{LINES_BYTES_MAX, read_text};
 use nilometer_wire::Span;
 
-use super::spec::DELAY_MAX;
-
+/// The longest delay, and so the longest of each time in a specification.
+pub(super) const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
 /// Steps of a trace at most.
 const STEPS_MAX: usize = 1 << 20;
 

@@ -22,7 +22,7 @@ pub(super) enum Site {
 
 /// One interface and all that belongs to it.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct LinkEnd {
     pub site: Site,
     pub name: &'static str,
     pub mac: MacAddress,
@@ -35,15 +35,15 @@ pub(super) struct Port {
 /// The interfaces of a testbed, each link's two ends next to each other.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub ports: Vec<Port>,
+    pub ports: Vec<LinkEnd>,
 }
 
 impl Plan {
     pub fn new(config: &TestbedConfig) -> Result<Plan> {
         check(config)?;
         let (clients, servers) = (&config.clients, &config.servers);
-        let mut client = Port::new(Site::Client, CLIENT_INTERFACE, 1);
-        let mut server = Port::new(Site::Server, SERVER_INTERFACE, 4);
+        let mut client = LinkEnd::new(Site::Client, CLIENT_INTERFACE, 1);
+        let mut server = LinkEnd::new(Site::Server, SERVER_INTERFACE, 4);
         client.pools.clone_from(clients);
         server.pools.clone_from(servers);
         let mut ports = match config.device {
@@ -55,7 +55,7 @@ impl Plan {
                 connect(&mut client, &mut server, (clients, servers), &config.links, 0);
                 let [inner, outer] = PROGRAM_INTERFACES;
                 let (inner, outer) =
-                    (Port::new(Site::Device, inner, 2), Port::new(Site::Device, outer, 3));
+                    (LinkEnd::new(Site::Device, inner, 2), LinkEnd::new(Site::Device, outer, 3));
                 vec![client, inner, outer, server]
             }
             kind => {
@@ -63,8 +63,8 @@ impl Plan {
                     DeviceKind::Program => PROGRAM_INTERFACES,
                     _ => KERNEL_INTERFACES,
                 };
-                let mut inner = Port::new(Site::Device, inner, 2);
-                let mut outer = Port::new(Site::Device, outer, 3);
+                let mut inner = LinkEnd::new(Site::Device, inner, 2);
+                let mut outer = LinkEnd::new(Site::Device, outer, 3);
                 connect(&mut client, &mut inner, (clients, servers), &config.links, 0);
                 connect(&mut outer, &mut server, (clients, servers), &config.links, 4);
                 vec![client, inner, outer, server]
@@ -72,18 +72,18 @@ impl Plan {
         };
         if config.has_path {
             let [inner, outer] = PATH_INTERFACES;
-            let path = [Port::new(Site::Path, inner, 5), Port::new(Site::Path, outer, 6)];
+            let path = [LinkEnd::new(Site::Path, inner, 5), LinkEnd::new(Site::Path, outer, 6)];
             ports.splice(1..1, path);
         }
         Ok(Plan { ports })
     }
 
-    pub fn of_device(&self) -> impl Iterator<Item = &Port> {
+    pub fn of_device(&self) -> impl Iterator<Item = &LinkEnd> {
         self.ports.iter().filter(|port| port.site == Site::Device)
     }
 
     pub fn device_ports(&self) -> Vec<DevicePort> {
-        let port = |port: &Port| DevicePort {
+        let port = |port: &LinkEnd| DevicePort {
             interface: port.name.to_owned(),
             addresses: port.addresses.clone(),
             neighbours: port.neighbours.clone(),
@@ -99,19 +99,19 @@ impl Plan {
     }
 }
 
-impl Port {
+impl LinkEnd {
     /// The Ethernet address is a locally administered one: "NILO" and the number.
-    fn new(site: Site, name: &'static str, number: u8) -> Port {
+    fn new(site: Site, name: &'static str, number: u8) -> LinkEnd {
         let mac = [0x02, b'N', b'I', b'L', b'O', number];
         let (addresses, neighbours) = (Vec::new(), Vec::new());
-        Port { site, name, mac, addresses, neighbours, routes: Vec::new(), pools: Vec::new() }
+        LinkEnd { site, name, mac, addresses, neighbours, routes: Vec::new(), pools: Vec::new() }
     }
 }
 
 /// Lays a link between two ports: the near one leads to the servers, the far one to the clients.
 fn connect(
-    near: &mut Port,
-    far: &mut Port,
+    near: &mut LinkEnd,
+    far: &mut LinkEnd,
     (clients, servers): (&[Prefix], &[Prefix]),
     links: &[Prefix],
     offset: u128,

@@ -169,9 +169,7 @@ fn what_a_described_router_cannot_be_is_refused_in_one_line() {
     let line = refused("[control]\nsocket = \"x\"\n[[port]]\ninterface = \"inward\"\n");
     assert!(line.contains("leave [control] out"), "{line}");
     assert!(refused("").contains("at least one [[port]]"));
-    let line = refused(
-        "[[port]]\ninterface = \"inward\"\naddresses = [{ address = \"10.0.0.1\", length = 24 }]\n",
-    );
+    let line = refused("[[port]]\ninterface = \"inward\"\naddresses = [\"10.0.0.1/24\"]\n");
     assert!(line.contains("leave it out"), "{line}");
     let line = refused(
         "[[port]]\ninterface = \"inward\"\n[[route]]\nprefix = \"10.2.0.0/17\"\nvia = [\"172.16.0.2\"]\n\

@@ -1,7 +1,7 @@
 //! Nodes between interfaces of the kernel: a TCP host of ours against the kernel's, our router between two kernels'
 //! hosts, a source and a recorder at both ends of a link.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -88,9 +88,13 @@ fn ask(client: &str, server: SocketAddr) -> Result<usize> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(&[7; ASKED])?;
     stream.shutdown(Shutdown::Write)?;
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all)?;
-    Ok(all.len())
+    heard(&stream)
+}
+
+/// How many bytes come until the other end has closed.
+fn heard(stream: &TcpStream) -> Result<usize> {
+    let most = 2 * ANSWERED as u64;
+    Ok(io::copy(&mut stream.take(most), &mut io::sink())? as usize)
 }
 
 /// Our host is the server: its TCP speaks with the kernel's over a veth.
@@ -162,10 +166,9 @@ fn route_between_kernels(kind: Kind) -> Result<()> {
     let server: SocketAddr = "198.19.0.9:8808".parse()?;
     let serving = testbed.server().spawn("server", move || -> Result<usize> {
         let (mut stream, _) = TcpListener::bind(server)?.accept()?;
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all)?;
+        let asked = heard(&stream)?;
         stream.write_all(&vec![3; ANSWERED])?;
-        Ok(all.len())
+        Ok(asked)
     })?;
     thread::sleep(Duration::from_millis(200));
     let answered = testbed.client().enter(|| ask("198.18.0.3:0", server));
@@ -185,7 +188,9 @@ fn stream_over_a_link(kind: Kind) -> Result<()> {
     let ends = ["198.19.0.9:1", "198.18.0.9:2"].map(|end| end.parse().expect("an end"));
     let frame = build::ethernet(&build::udp(ends[0], ends[1], &[5; 200]));
     let gap = Span::from_nanos(200_000);
-    let source = Stream::new(frame.clone(), Spacing::Poisson(gap), Time::ZERO, FRAMES, 3);
+    // (Links come up first, which take a moment after AF_XDP has been attached.)
+    let start = Time::from_nanos(500_000_000);
+    let source = Stream::new(frame.clone(), Spacing::Poisson(gap), start, FRAMES, 3);
     let stop = Arc::new(AtomicBool::new(false));
     let at_client = {
         let seen = Arc::clone(&stop);
@@ -193,13 +198,13 @@ fn stream_over_a_link(kind: Kind) -> Result<()> {
             drive(Recorder::new(10_000), (Kind::Packet, &[CLIENT_INTERFACE]), &seen)
         })?
     };
-    testbed.raise()?;
     let at_device = {
         let seen = Arc::clone(&stop);
         let device = testbed.device().context("a device")?;
         device.spawn("source", move || drive(source, (kind, &PROGRAM_INTERFACES[..1]), &seen))?
     };
-    thread::sleep(Duration::from_millis(600));
+    testbed.raise()?;
+    thread::sleep(Duration::from_millis(1_500));
     stop.store(true, Ordering::Release);
     let source = at_device.join().expect("the source's thread")?;
     let recorder = at_client.join().expect("the recorder's thread")?;

@@ -234,8 +234,8 @@ fn a_list_that_cannot_be_is_refused_in_one_line() {
         ("most=0", "give 1 to 10000"),
         ("most=10001", "give 1 to 10000"),
         ("source=bgp", "local, connected, static, fpm, kernel"),
-        ("within=198.18.0.1/16", "no prefix without host bits"),
-        ("after=here", "no prefix without host bits"),
+        ("within=198.18.0.1/16", "is not a prefix, or has host bits set"),
+        ("after=here", "is not a prefix, or has host bits set"),
         ("prefix=198.18.0.0/24&most=3", "goes with no other key"),
     ];
     for (asked, part) in cases {
