@@ -60,7 +60,7 @@ impl Default for MemoryConfig {
 /// A frame in the memory: a descriptor that moves while the frame stays.
 pub use nilometer_router::memory::Place as Packet;
 
-/// A chunk that somebody holds and has to [give](Memory::give) back.
+/// A chunk that somebody holds and has to [give](PacketMemory::give) back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a chunk that is not given back is lost"]
 pub struct Buffer(u32);

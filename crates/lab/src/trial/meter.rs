@@ -124,7 +124,7 @@ pub struct Sighted {
     pub counts: [Counts; 2],
     /// Delays of all kinds.
     pub delays: Delays,
-    /// The same by forwarding path, in the order of [`ForwardingPath::ALL`]; empty where it is not the device.
+    /// The same by forwarding path, in the order of [`super::by_path::ForwardingPath::ALL`]; empty where it is not the device.
     pub delays_by_path: Vec<Delays>,
     /// By second of the traffic.
     pub seconds: Vec<Second>,
