@@ -13,9 +13,10 @@
 //! dropped, as a receiver's checksum would, and counted apart. By *duplication* a second copy follows at once.
 //! A *link of a rate* sends one packet after the other, and drops those that find its queue full. The *delay* is
 //! constant or follows a trace; *jitter* is drawn by a law for each packet. Both keep the order: where packets
-//! come closer together than the delay falls, one waits for the one in front, and the mean exceeds the delay. By *reordering* a packet is held back for a while,
-//! so that those behind it overtake. Each fault has a random stream of its own, named by the seed, the box and the
-//! direction, so that switching one on does not change the chances of another.
+//! come closer together than the delay falls, one waits for the one in front, and the mean exceeds the delay. By
+//! *reordering* a packet is held back for a while, so that those behind it overtake. Each fault has a random stream of
+//! its own, named by the seed, the box and the direction, so that switching one on does not change the chances of
+//! another.
 //!
 //! A box may have several *paths*, each with a link and faults of its own: whoever hands it a packet says which of
 //! them it takes ([`FaultBox::receive_on`]), by its address pair for instance.

@@ -2,9 +2,9 @@
 //!
 //! A router without a description takes no time, and packets pass it by their paths. One with a description is a
 //! member with a port for each of its links. It looks packets up by the addresses that the scenario gives to hosts
-//! ([`address`]); what it sends by another port than the one of the packet's path comes to the end of a link from
-//! which the path does not go on, and is counted there. Whoever assembles a scenario makes such routers: the
-//! pipeline is none of this crate's.
+//! ([`address`]), along routes that follow the scenario's paths: its description brings none of its own, so that
+//! what it forwards leaves by the next link of the packet's path. The caller of [`crate::assemble_with`] makes such
+//! routers, as the pipeline belongs to another crate.
 
 use alloc::boxed::Box;
 use alloc::string::String;

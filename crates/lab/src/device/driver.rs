@@ -1,7 +1,8 @@
 //! Drives a node by the real clock: one thread, frames in a packet memory, any kind of port.
 //!
 //! ```text
-//!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit   (or sends first)
+//!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit
+//!                (or transmits before it receives: [`Turns`])
 //!                    nothing moved?  look again for a while; then sleep until a frame comes or the node's next moment is near
 //! ```
 //!

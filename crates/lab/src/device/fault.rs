@@ -176,8 +176,8 @@ impl FaultDevice {
             let id = opened.as_ref().map(|_| thread_id()).map_err(|why| anyhow!("{why:#}"));
             let _ = hand.send(id);
             let (memory, ports, notes) = opened?;
-            let box_ = (Bypassed::new(&paths, seed, stands as u64), paths);
-            let driven = drive((memory, ports, notes), box_, (began, &seen), &stopped);
+            let boxed = (Bypassed::new(&paths, seed, stands as u64), paths);
+            let driven = drive((memory, ports, notes), boxed, (began, &seen), &stopped);
             driven.inspect_err(|_| failed.store(true, Ordering::Release))
         };
         let thread = namespace.spawn("fault box", work)?;

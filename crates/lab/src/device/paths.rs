@@ -107,10 +107,14 @@ impl Paths {
         self.specs().map(FaultSpec::longest_stay).max().unwrap_or(Span::ZERO)
     }
 
-    /// Faults and timetables of all paths, the usual one first.
+    /// Faults and timetables of the usual path.
+    pub fn usual(&self) -> [(Faults, Timetable); 2] {
+        self.faults.as_ref().map(FaultSpec::both).unwrap_or_default()
+    }
+
+    /// Those of all paths, the usual one first.
     pub fn all(&self) -> Vec<[(Faults, Timetable); 2]> {
-        let usual = self.faults.as_ref().map(FaultSpec::both).unwrap_or_default();
-        [usual].into_iter().chain(self.pair.iter().map(|pair| pair.faults.both())).collect()
+        [self.usual()].into_iter().chain(self.pair.iter().map(|pair| pair.faults.both())).collect()
     }
 
     /// What it does, in a line: as it was written, and how many pairs have paths of their own.

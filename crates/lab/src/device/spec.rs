@@ -58,14 +58,14 @@ impl FaultSpec {
     /// The same, with its traces called by names of their own, and what is to be in files of these names.
     pub fn with_traces_kept(&self, files: &mut Vec<(String, String)>) -> FaultSpec {
         let mut keep = |pair: &str| {
-            let way = match pair.trim().split_once('=') {
-                Some(("delay_trace", _)) => 0,
-                Some(("delay_trace_back", _)) => 1,
+            let way = match pair.split_once('=').map(|(key, _)| key.trim()) {
+                Some("delay_trace") => 0,
+                Some("delay_trace_back") => 1,
                 _ => return pair.to_owned(),
             };
             let name = format!("trace-{}.csv", files.len() + 1);
-            let text = self.traces[way].as_ref().map(|trace| trace.text.clone());
-            files.push((name.clone(), text.unwrap_or_default()));
+            let trace = self.traces[way].as_ref().expect("a trace that the text names");
+            files.push((name.clone(), trace.text.clone()));
             format!("delay_trace{}={name}", ["", BACK][way])
         };
         let text = self.text.split(',').map(&mut keep).collect::<Vec<_>>().join(",");
@@ -75,11 +75,6 @@ impl FaultSpec {
     /// Faults and timetable of both directions, as a fault box takes them.
     pub fn both(&self) -> [(Faults, Timetable); 2] {
         [0, 1].map(|way| (self.ways[way], self.timetables[way].clone()))
-    }
-
-    /// Does it lose packets at stated times, or delay them by a trace?
-    pub fn has_times(&self) -> bool {
-        self.timetables.iter().any(|way| !(way.cuts.is_empty() && way.delays.is_empty()))
     }
 
     /// Holds uniform jitter to the least delay, of which a trace that is yet to be read says nothing.
@@ -396,7 +391,7 @@ mod tests {
     fn stated_packets_cuts_and_traces_are_read() {
         let folder = std::env::temp_dir().join(format!("nilometer-trace-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let text = "lose=3+10-12,cut=5s-8s+20s-21s,delay_trace_back=trace.csv,jitter_law=normal";
+        let text = "lose=3+10-12,cut=5s-8s+20s-21s,delay_trace_back = trace.csv,jitter_law=normal";
         let mut spec: FaultSpec = text.parse().expect("a specification");
         let put = |text: &str| std::fs::write(folder.join("trace.csv"), text).expect("a file");
         for (text, words) in [
@@ -417,7 +412,7 @@ mod tests {
         assert_eq!(forth.losses, [[3, 3], [10, 12]]);
         assert_eq!(back.cuts, [[s(5.0), s(8.0)], [s(20.0), s(21.0)]]);
         assert_eq!(back.delays, [(s(0.0), s(0.02)), (s(1.5), s(0.03))]);
-        assert!(forth.delays.is_empty() && spec.has_times());
+        assert!(forth.delays.is_empty());
         // Kept beside results, it is the same again.
         let mut files = Vec::new();
         let kept = spec.with_traces_kept(&mut files);

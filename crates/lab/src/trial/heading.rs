@@ -104,7 +104,7 @@ fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
 /// What a box did to packets of no pair in particular, by direction, and how many pairs have paths of their own.
 fn faults(who: &str, seen: &FaultSeen) -> Vec<Fact> {
     let ways = ["to the servers", "to the clients"];
-    let usual = seen.paths.all().into_iter().next().unwrap_or_default();
+    let usual = seen.paths.usual();
     let of = |(name, (faults, timetable)): (&str, &(Faults, Timetable))| Fact {
         name: format!("{who}, {name}"),
         value: described(faults, timetable),

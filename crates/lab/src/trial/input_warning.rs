@@ -139,7 +139,7 @@ pub enum InputWarning {
         /// Those that are played.
         played: [u64; 2],
     },
-    /// A model of whole connections where Harpoon's files are asked for: its file.
+    /// A model of whole connections, which cannot be written as Harpoon's files: its file.
     #[error(
         "{0}: was not made with --harpoon: its connections have a file in each direction, and drive the plan"
     )]

@@ -31,7 +31,7 @@ pub enum Cause {
         /// What others used.
         others: Others,
     },
-    /// The ordinary class was asked for, and others were in the way.
+    /// The threads ran in the ordinary class, as configured, and other threads delayed them.
     #[error(
         "In the ordinary scheduling class the engines waited {waited_s:.2} s for a processor. {others}. \
          Leave out --scheduling ordinary for tighter figures."

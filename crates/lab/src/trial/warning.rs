@@ -145,7 +145,7 @@ pub enum Warning {
         /// How many.
         inside: u64,
     },
-    /// A port is not what was asked for.
+    /// A port could not be opened as configured.
     #[error("The router's port {0}.")]
     RouterFallback(String),
     /// The router has a warning of its own.

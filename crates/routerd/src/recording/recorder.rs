@@ -66,7 +66,7 @@ impl Sink {
 
 /// What driver and route keeper share.
 struct Shared {
-    /// Held by whoever has an input.
+    /// Taken for the duration of one input to the pipeline.
     order: Mutex<()>,
     /// Route keepers who wait for it.
     waiting: AtomicUsize,
