@@ -6,3 +6,4 @@ pub mod doctor;
 pub mod generate;
 pub mod simulate;
 pub mod trial;
+pub mod wiring;

@@ -1,6 +1,7 @@
 //! What speaks to the Linux kernel: namespaces, veth pairs, packet rings, a router's ports (AF_XDP, AF_PACKET, TAP),
 //! BPF programs, netlink, clocks, timers and epoll, and FRR's daemons.
 
+pub mod borrowed;
 mod bpf;
 pub mod clock;
 pub mod epoll;

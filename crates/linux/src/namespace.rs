@@ -44,6 +44,11 @@ impl Namespace {
         descriptor.map(|descriptor| Namespace { descriptor })
     }
 
+    /// One that somebody else made, held by this descriptor as well.
+    pub fn from_descriptor(descriptor: OwnedFd) -> Namespace {
+        Namespace { descriptor }
+    }
+
     /// Runs `work` inside on a thread of its own and returns what it returned; an error of
     /// joining the namespace comes back like one of the work's own.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {

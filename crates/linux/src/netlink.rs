@@ -52,6 +52,22 @@ pub struct LinkStatistics {
     pub tx_errors: u64,
 }
 
+impl LinkStatistics {
+    /// What was counted since these were read.
+    pub fn since(&self, before: &LinkStatistics) -> LinkStatistics {
+        LinkStatistics {
+            rx_packets: self.rx_packets.saturating_sub(before.rx_packets),
+            rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
+            rx_dropped: self.rx_dropped.saturating_sub(before.rx_dropped),
+            rx_errors: self.rx_errors.saturating_sub(before.rx_errors),
+            tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
+            tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
+            tx_dropped: self.tx_dropped.saturating_sub(before.tx_dropped),
+            tx_errors: self.tx_errors.saturating_sub(before.tx_errors),
+        }
+    }
+}
+
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkState {
@@ -229,7 +245,59 @@ impl Netlink {
         Ok(self.link(name)?.index)
     }
 
-    fn set_flags(&mut self, name: &str, on: LinkFlags, off: LinkFlags) -> Result<()> {
+    /// Sets the greatest IP packet that an interface carries.
+    pub fn set_mtu(&mut self, name: &str, mtu_bytes: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.index(name)?;
+        message.attributes = vec![LinkAttribute::Mtu(mtu_bytes)];
+        self.request(RouteNetlinkMessage::SetLink(message), 0)
+            .with_context(|| format!("cannot set the MTU of {name} to {mtu_bytes} bytes"))
+            .map(drop)
+    }
+
+    /// Takes frames in that are addressed to others, or does not.
+    pub fn set_promiscuous(&mut self, name: &str, is_on: bool) -> Result<()> {
+        let (on, off) = match is_on {
+            true => (LinkFlags::Promisc, LinkFlags::empty()),
+            false => (LinkFlags::empty(), LinkFlags::Promisc),
+        };
+        self.set_flags(name, on, off)
+            .with_context(|| format!("cannot set whether {name} is promiscuous"))
+    }
+
+    /// What the kernel of the namespace knows of neighbours, those of all interfaces.
+    pub(super) fn neighbours(&mut self) -> Result<Vec<NeighbourMessage>> {
+        let asked = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let answers = self.request(asked, NLM_F_DUMP).context("cannot list the neighbours")?;
+        let neighbour = |answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(found) => Some(found),
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(neighbour).collect())
+    }
+
+    /// The Ethernet address of a neighbour, where the kernel knows one.
+    pub fn neighbour(&mut self, name: &str, address: IpAddr) -> Result<Option<MacAddress>> {
+        let index = self.index(name)?;
+        let is_meant = |found: &&NeighbourMessage| {
+            found.header.ifindex == index
+                && found.attributes.iter().any(|attribute| match attribute {
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address == *v4,
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address == *v6,
+                    _ => false,
+                })
+        };
+        let neighbours = self.neighbours()?;
+        let found = neighbours.iter().find(is_meant);
+        Ok(found.and_then(|found| {
+            found.attributes.iter().find_map(|attribute| match attribute {
+                NeighbourAttribute::LinkLocalAddress(mac) => mac.as_slice().try_into().ok(),
+                _ => None,
+            })
+        }))
+    }
+
+    pub(super) fn set_flags(&mut self, name: &str, on: LinkFlags, off: LinkFlags) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = self.index(name)?;
         message.header.flags = on;

@@ -55,25 +55,38 @@ pub fn offloads(interface: &str) -> Result<Vec<Offload>> {
 /// Switches every ability off that changes packets, on an interface of the calling thread's
 /// namespace; an error names those that stay on.
 pub fn switch_off(interface: &str) -> Result<()> {
-    let (names, features) = read(interface)?;
-    let words = names.len().div_ceil(32);
-    let mut request = vec![SET_FEATURES, words as u32];
-    request.resize(2 + 2 * words, 0);
-    for (index, name) in names.iter().enumerate() {
-        let unwanted = CHANGES_PACKETS.iter().any(|part| name.contains(part));
-        if unwanted && features.available(index) {
-            request[2 + 2 * (index / 32)] |= 1 << (index % 32);
-        }
-    }
-    ioctl(interface, &mut request)
+    let is_unwanted = |name: &str| CHANGES_PACKETS.iter().any(|part| name.contains(part));
+    switch(interface, is_unwanted, false)
         .with_context(|| format!("cannot switch the offloads of {interface} off"))?;
-
     let stubborn: Vec<String> = offloads(interface)?
         .into_iter()
         .filter(|offload| offload.on && offload.switchable)
         .map(|offload| offload.name)
         .collect();
     ensure!(stubborn.is_empty(), "{interface} keeps its offloads {} on", stubborn.join(", "));
+    Ok(())
+}
+
+/// Switches the abilities with these names on.
+pub(super) fn switch_on(interface: &str, wanted: &[String]) -> Result<()> {
+    switch(interface, |name| wanted.iter().any(|it| it == name), true)
+        .with_context(|| format!("cannot switch the offloads of {interface} on"))
+}
+
+/// Switches those abilities on or off whose names are chosen and that can be switched.
+fn switch(interface: &str, is_chosen: impl Fn(&str) -> bool, on: bool) -> Result<()> {
+    let (names, features) = read(interface)?;
+    let words = names.len().div_ceil(32);
+    let mut request = vec![SET_FEATURES, words as u32];
+    request.resize(2 + 2 * words, 0);
+    for (index, name) in names.iter().enumerate() {
+        if is_chosen(name) && features.available(index) {
+            let bit = 1 << (index % 32);
+            request[2 + 2 * (index / 32)] |= bit;
+            request[3 + 2 * (index / 32)] |= if on { bit } else { 0 };
+        }
+    }
+    ioctl(interface, &mut request)?;
     Ok(())
 }
 

@@ -62,6 +62,14 @@ pub fn acquire() -> Result<Privilege> {
     Ok(found)
 }
 
+/// Makes sure that this process may move interfaces of the host, which no user namespace allows; `what` names the job.
+pub fn acquire_root(what: &str) -> Result<()> {
+    match privilege() {
+        Privilege::Root => Ok(()),
+        _ => bail!("{what} moves interfaces of this host, which takes root: run it with sudo"),
+    }
+}
+
 /// Moves the whole process into a new user namespace in which it is root.
 ///
 /// It keeps its rights to files as they were. The kernel demands that the process has a single

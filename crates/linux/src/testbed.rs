@@ -8,6 +8,9 @@
 //!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
 //! ```
 //!
+//! An external device, which the lab did not make, is wired as a program is; `c0` and `s0` are then interfaces of the
+//! host's, borrowed for the run ([`crate::borrowed`]). Its neighbours are asked for by ARP and neighbour discovery.
+//!
 //! With a path, a transparent box stands between the client and the device:
 //!
 //! ```text
@@ -30,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use super::borrowed::Borrowed;
 use super::namespace::Namespace;
 use super::netlink::{LinkStatistics, MacAddress, Netlink};
 use super::offload;
@@ -37,7 +41,10 @@ use super::prefix::Prefix;
 use super::veth::VethEnd;
 use plan::{LinkEnd, Plan, Site};
 
+mod external;
 mod plan;
+
+pub use external::External;
 
 /// The client's interface, in the client's namespace.
 pub const CLIENT_INTERFACE: &str = "c0";
@@ -67,6 +74,8 @@ pub enum DeviceKind {
     Transparent,
     /// Nothing: a single link, the calibration cable.
     Wire,
+    /// Whatever stands between two interfaces of this host ([`TestbedConfig::external`]).
+    External,
 }
 
 /// What a testbed is to look like.
@@ -85,6 +94,8 @@ pub struct TestbedConfig {
     pub mtu_bytes: u32,
     /// A program that passes frames on stands in a namespace of its own between the client and the device.
     pub has_path: bool,
+    /// The device, where it is external.
+    pub external: Option<External>,
 }
 
 impl Default for TestbedConfig {
@@ -100,17 +111,28 @@ impl Default for TestbedConfig {
             links: list(&["198.19.255.0/24", "fd00:ffff::/64"]),
             mtu_bytes: 1500,
             has_path: false,
+            external: None,
         }
     }
 }
 
 /// The counters of the interfaces at which the device is metered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Those of [`CLIENT_INTERFACE`], or of the path's end towards the device.
     pub client: LinkStatistics,
     /// Those of [`SERVER_INTERFACE`].
     pub server: LinkStatistics,
+}
+
+impl InterfaceCounters {
+    /// What was counted since these were read.
+    pub fn since(&self, before: &InterfaceCounters) -> InterfaceCounters {
+        InterfaceCounters {
+            client: self.client.since(&before.client),
+            server: self.server.since(&before.server),
+        }
+    }
 }
 
 /// A port of the device under test, and what a program that forwards has to know.
@@ -150,6 +172,14 @@ impl Layout {
         })
     }
 
+    /// The addresses of the client's and of the server's interface, with the lengths of their networks.
+    pub fn host_addresses(&self) -> [&[(IpAddr, u8)]; 2] {
+        [Site::Client, Site::Server].map(|site| {
+            let port = self.0.ports.iter().find(|port| port.site == site);
+            &port.expect("every plan has both hosts").addresses[..]
+        })
+    }
+
     /// The device's link-layer addresses, the clients' port first.
     pub fn device_macs(&self) -> Vec<MacAddress> {
         self.0.of_device().map(|port| port.mac).collect()
@@ -168,6 +198,10 @@ impl Layout {
 
 /// A testbed; everything in it goes when it does.
 pub struct Testbed {
+    // Given back before the namespaces go.
+    borrowed: Option<Borrowed>,
+    external: Option<External>,
+    counted_before: InterfaceCounters,
     client: Namespace,
     server: Namespace,
     device: Option<Namespace>,
@@ -186,7 +220,17 @@ impl Testbed {
         };
         let path = config.has_path.then(Namespace::new).transpose()?;
         let (client, server) = (Namespace::new()?, Namespace::new()?);
-        let testbed = Testbed { client, server, device, path, kind: config.device, plan };
+        let mut testbed = Testbed {
+            borrowed: None,
+            external: config.external.clone(),
+            counted_before: InterfaceCounters::default(),
+            client,
+            server,
+            device,
+            path,
+            kind: config.device,
+            plan,
+        };
         for host in [&testbed.client, &testbed.server] {
             host.write_sysctls(&QUIET)?;
             host.write_sysctls(&HOST)?;
@@ -195,44 +239,55 @@ impl Testbed {
             between.write_sysctls(&QUIET)?;
         }
         testbed.create_links(config.mtu_bytes)?;
-        for port in &testbed.plan.ports {
-            testbed.namespace(port.site).enter(|| {
-                let mut netlink = Netlink::open()?;
-                offload::switch_off(port.name)?;
-                netlink.silence(port.name)?;
-                if !testbed.is_configured(port) {
-                    return Ok(());
-                }
-                for &(address, length) in &port.addresses {
-                    netlink.add_address(port.name, address, length)?;
-                }
-                for pool in &port.pools {
-                    netlink.add_local_prefix(pool)?;
-                }
-                Ok(())
-            })?;
+        testbed.borrow(config.mtu_bytes)?;
+        for port in testbed.plan.of_testbed() {
+            testbed.namespace(port.site).enter(|| testbed.configure(port))?;
         }
         // Only now: a router joins groups on every link that takes part in multicast.
         if let Some(device) = testbed.device.as_ref().filter(|_| testbed.is_by_kernel()) {
             device.write_sysctls(&FORWARDING)?;
         }
+        testbed.counted_before = testbed.counted()?;
         Ok(testbed)
+    }
+
+    /// Gives one of our interfaces, down still, what it needs; called in its namespace.
+    fn configure(&self, port: &LinkEnd) -> Result<()> {
+        let mut netlink = Netlink::open()?;
+        offload::switch_off(port.name)?;
+        match (self.kind, port.site) {
+            // The device is asked for its address, and asks for ours.
+            (DeviceKind::External, Site::Client | Site::Server) => {}
+            _ => netlink.silence(port.name)?,
+        }
+        if !self.is_configured(port) {
+            return Ok(());
+        }
+        for &(address, length) in &port.addresses {
+            netlink.add_address(port.name, address, length)?;
+        }
+        for pool in &port.pools {
+            netlink.add_local_prefix(pool)?;
+        }
+        Ok(())
     }
 
     /// Takes the links up, enters neighbours and routes, and returns when traffic can flow.
     pub fn raise(&self) -> Result<()> {
-        for port in &self.plan.ports {
+        for port in self.plan.of_testbed() {
             self.namespace(port.site).enter(|| Netlink::open()?.set_up(port.name))?;
         }
-        for port in &self.plan.ports {
+        for port in self.plan.of_testbed() {
             self.namespace(port.site).enter(|| {
                 let mut netlink = Netlink::open()?;
-                wait_until_operational(&mut netlink, port.name)?;
+                self.wait_until_operational(&mut netlink, port)?;
                 if !self.is_configured(port) {
                     return Ok(());
                 }
                 for &(address, mac) in &port.neighbours {
-                    netlink.add_neighbour(port.name, address, mac)?;
+                    if let Some(mac) = self.known_mac(port, mac) {
+                        netlink.add_neighbour(port.name, address, mac)?;
+                    }
                 }
                 if port.site == Site::Device && self.kind == DeviceKind::LinuxWithoutRoutes {
                     return Ok(());
@@ -284,8 +339,12 @@ impl Testbed {
         self.plan.device_addresses()
     }
 
-    /// What the interfaces at which the device is metered have counted since they were made.
+    /// What the interfaces at which the device is metered have counted since the testbed was built.
     pub fn interface_counters(&self) -> Result<InterfaceCounters> {
+        Ok(self.counted()?.since(&self.counted_before))
+    }
+
+    fn counted(&self) -> Result<InterfaceCounters> {
         let read = |host: &Namespace, name| host.enter(|| Netlink::open()?.statistics(name));
         let (client, name) = self.client_end();
         Ok(InterfaceCounters {
@@ -299,7 +358,7 @@ impl Testbed {
         match port.site {
             Site::Client | Site::Server => true,
             Site::Device => self.is_by_kernel(),
-            Site::Path => false,
+            Site::Path | Site::External => false,
         }
     }
 
@@ -313,14 +372,33 @@ impl Testbed {
             Site::Server => &self.server,
             Site::Device => self.device.as_ref().expect("only a plan with a device has its ports"),
             Site::Path => self.path.as_ref().expect("only a plan with a path has its ports"),
+            Site::External => unreachable!("an external device is in no namespace of ours"),
         }
+    }
+
+    fn wait_until_operational(&self, netlink: &mut Netlink, port: &LinkEnd) -> Result<()> {
+        let began = Instant::now();
+        while !netlink.link(port.name)?.operational {
+            let name = self.name_for_owner(port);
+            let hint = match name == port.name {
+                true => "",
+                false => ": is the device on, the cable in, and its interface up?",
+            };
+            ensure!(
+                began.elapsed() < READY_WITHIN,
+                "the link of {name} did not come up within {READY_WITHIN:?}{hint}"
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Ports stand in the plan in pairs: each link's two ends.
     fn create_links(&self, mtu_bytes: u32) -> Result<()> {
         self.client.enter(|| {
             let mut netlink = Netlink::open()?;
-            for ends in self.plan.ports.chunks_exact(2) {
+            let is_ours = |ends: &&[LinkEnd]| ends.iter().all(|end| end.site != Site::External);
+            for ends in self.plan.ports.chunks_exact(2).filter(is_ours) {
                 let end = |port: &LinkEnd| self.namespace(port.site);
                 let one =
                     VethEnd { namespace: end(&ends[0]), name: ends[0].name, mac: ends[0].mac };
@@ -361,18 +439,6 @@ const HOST: [(&str, &str); 7] = [
 /// In a Linux device under test.
 const FORWARDING: [(&str, &str); 2] =
     [("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
-
-fn wait_until_operational(netlink: &mut Netlink, name: &str) -> Result<()> {
-    let began = Instant::now();
-    while !netlink.link(name)?.operational {
-        ensure!(
-            began.elapsed() < READY_WITHIN,
-            "the link {name} did not come up within {READY_WITHIN:?}"
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ pub use super::part::FIT_S;
 use super::part::Part;
 use crate::device::paths::Paths;
 use crate::device::spec::FaultSpec;
+use crate::wiring::ExternalSection;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
 
@@ -69,6 +70,9 @@ pub struct LabConfig {
     /// What a path in front of the device does to packets, whatever the device is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Paths>,
+    /// Where the device that the lab did not make stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalSection>,
     /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +114,8 @@ nilometer_wire::named! {
         Frr = "frr",
         /// A box that does to packets what `fault` says.
         Fault = "fault",
+        /// Whatever stands between two interfaces of this host.
+        External = "external",
         /// Nothing: the calibration cable.
         Wire = "wire",
     }
@@ -211,6 +217,7 @@ impl Default for LabConfig {
             dut: DutKind::Nilometer,
             fault: None,
             path: None,
+            external: None,
             router: None,
             clock: Clock::Real,
             scheduling: Class::RealTime,
@@ -317,6 +324,18 @@ impl LabConfig {
             _ => {}
         }
         self.path.as_ref().map_or(Ok(()), Paths::check)?;
+        match (&self.external, self.dut) {
+            (None, DutKind::External) => bail!(
+                "the device external stands between two interfaces of this host: give --client-interface and \
+                 --server-interface (external.client_interface, external.server_interface)"
+            ),
+            (Some(_), dut) if dut != DutKind::External => bail!(
+                "--client-interface and --server-interface (external) lead to the device external, and the device is \
+                 {}: give --dut external (dut = \"external\"), or leave them out",
+                dut.name()
+            ),
+            (external, _) => external.as_ref().map_or(Ok(()), ExternalSection::check)?,
+        }
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;
             within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;
@@ -369,96 +388,7 @@ impl LabConfig {
     }
 }
 
-const TEMPLATE: &str = r#"# A Nilometer lab: every key with its default. `nilometer lab run THIS.toml` runs it.
-
-# Seed of everything drawn by chance; the same seed plans the same traffic.
-seed = 1
-
-# Captures or flow exports. Empty: the embedded sample, which is synthetic: a capture of a minute, or flow
-# records where laws are played (`fit`, `model.harpoon`, `model.interval_s`).
-input = []
-
-# Seconds of traffic at the original's own speed: a part so long is played, 60 s where absent. Of laws (`fit`,
-# sampled records, records without TCP flags) so much from their beginning; absent, all in a minute.
-# duration_s = 60.0
-# Which part of the original is played, in seconds. Absent: the window of that length that carries the median.
-# part = { start_s = 120.0, seconds = 60.0 }
-# Draw sessions from all of an original that is longer, in place of one part of it.
-spread = false
-# Play each connection of the original once, as it was, whatever the seed.
-exact = false
-# How many times as fast it is played: starts and gaps are divided, think times are not.
-speed = 1.0
-# Packets a second of captures whose packets have no clock: one after the other, evenly.
-# rate = 1000.0
-# Hand data to TCP as fast as the device takes it, and not at the rate at which the original shows it.
-unpaced = false
-# Fit all of the original into a minute, by its laws: its gaps and intervals are divided by its duration / 60 s,
-# its connections and bytes are kept, and the report says by how much the bit rate differs.
-fit = false
-# What is kept of a whole original: "volume", as said, or "bitrate": gaps and bit rate, of 1/k of the time.
-match = "volume"
-
-# The device under test: "nilometer" (our own router), "linux" (kernel forwarding), "frr" (the same, by
-# routes that FRR keeps), "fault" (a box that does to packets what `fault` says) or "wire" (nothing between the hosts).
-dut = "nilometer"
-# What the device "fault" does; a key holds for both directions, with _back for packets to the clients. Keys: rate,
-# queue, delay, delay_trace, jitter, jitter_law, loss, burst_loss, lose, cut, duplicate, reorder, reorder_by, corrupt.
-# fault = "rate=50Mbit,delay=20ms,loss=0.01"
-# What our router is to be: a ROUTER.toml, seen from this file's folder, with the ports "client" and
-# "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
-# router = "router.toml"
-
-# The clock: "real", or "virtual" with simulated hosts (no privileges; devices nilometer, fault and wire).
-clock = "real"
-# The scheduling class of the router and of the engines: "real-time" (SCHED_FIFO within a limit, where the system
-# allows it) or "ordinary".
-scheduling = "real-time"
-
-[model]
-# A model file to be played, as `nilometer model` and `nilometer model new` write it. Absent: a model of the
-# input is made.
-# file = "model.json"
-# IntervalDuration in seconds of the original; 20 for the embedded records, else five minutes within
-# three to twelve intervals, of more than a day two hours.
-# interval_s = 20.0
-# The longest time between two connections of one session, in seconds of the original; 5 for the
-# embedded records, else 60.
-# inter_connection_bound_s = 60.0
-# The five distributions alone, as Harpoon has them, driven by active sessions, where whole connections are known.
-harpoon = false
-
-# A path in front of the device, whatever that is: the same keys as for `fault`. The device is metered behind it.
-# [path]
-# faults = "delay=10ms"
-# What is done to packets of certain hosts instead; of several pairs the first that fits. Absent networks are all.
-# [[path.pair]]
-# client = "198.18.0.1/32"
-# server = "198.19.0.0/24"
-# faults = "delay=80ms,jitter=5ms,jitter_law=normal"
-
-[traffic]
-# Address pools, from 198.18.0.0/15 and fd00::/8; rank 1 of the model gets the first host.
-clients = ["198.18.0.0/16", "fd00:18::/112"]
-servers = ["198.19.0.0/17", "fd00:19::/112"]
-port = 8808
-# Set on every socket and reported.
-congestion = "cubic"
-# Threads of the client engine.
-threads = 1
-# Seconds that transfers may take after the last connection was due.
-drain_s = 15.0
-
-[calibration]
-# Seconds of the same plan played over a bare wire first; 0 leaves the calibration out.
-seconds = 10.0
-
-[meter]
-# Ring memory on each side, MiB.
-ring_mib = 64
-# Keep all packets as client.pcapng and server.pcapng.
-pcap = false
-"#;
+const TEMPLATE: &str = include_str!("../../../../examples/lab.toml");
 
 #[cfg(test)]
 mod tests {
@@ -476,6 +406,8 @@ mod tests {
         for (text, words) in [
             ("duration_s = -1.0", "duration_s is -1"),
             ("[traffic]\nport = 0", "traffic.port"),
+            ("dut = \"external\"", "give --client-interface and --server-interface"),
+            ("[external]\nclient_interface = \"a\"", "give --dut external"),
             ("dut = \"linux\"\nrouter = \"r.toml\"", "r.toml (--router, router)"),
             ("input = [\"a.pcap\"]\n[model]\nfile = \"b.json\"", "give no input"),
             ("[traffic]\nclients = [\"198.18.0.0/31\"]", "too small"),

@@ -21,7 +21,10 @@ use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::paths::Paths;
 use crate::generate::{Execution, LiveCounters, ServerReport};
+use crate::wiring::ExternalSection;
+use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
+use nilometer_linux::borrowed::ensure_lendable;
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
 use nilometer_linux::prefix::Prefix;
@@ -110,6 +113,8 @@ pub struct LegOutcome {
     pub fault: Option<FaultSeen>,
     /// What the path in front of the device did, where there is one.
     pub path: Option<FaultSeen>,
+    /// What of borrowed interfaces could not be made as it was before, in a line each.
+    pub not_restored: Vec<String>,
     /// How what is timed was scheduled, and what else the machine did.
     pub scheduling: Scheduling,
     /// The wall clock at the traffic's beginning, ns since 1970.
@@ -140,13 +145,17 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
 }
 
 /// What that testbed is to look like.
-pub(super) fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig> {
+///
+/// # Errors
+/// Where a pool is no prefix.
+pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig> {
     Ok(TestbedConfig {
         device: match dut {
             DutKind::Nilometer => DeviceKind::Program,
             DutKind::Linux => DeviceKind::Linux,
             DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
             DutKind::Fault => DeviceKind::Transparent,
+            DutKind::External => DeviceKind::External,
             DutKind::Wire => DeviceKind::Wire,
         },
         clients: prefixes(&config.traffic.clients)?,
@@ -154,6 +163,10 @@ pub(super) fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<Testbed
         links: prefixes(&LINKS)?,
         mtu_bytes: 1500,
         has_path: config.path.is_some(),
+        external: match dut {
+            DutKind::External => config.external.as_ref().map(ExternalSection::for_testbed),
+            _ => None,
+        },
     })
 }
 
@@ -203,7 +216,14 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
 /// # Errors
 /// What stands in the way: address pools, congestion control, ring memory, the kernel.
 pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
-    let testbed = build_testbed(config.dut, config)?;
+    if let Some(external) = &config.external {
+        for interface in external.interfaces() {
+            ensure_lendable(interface).context("dut external")?;
+        }
+    }
+    // (Interfaces of others are not moved about for nothing: a wire has all else that a leg needs.)
+    let dut = if config.dut == DutKind::External { DutKind::Wire } else { config.dut };
+    let testbed = build_testbed(dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed, router)?;
     start_faults(config.dut, &testbed, config, &Arc::default())?;
@@ -233,20 +253,38 @@ fn both_clocks() -> (u64, Instant) {
     (wall.as_nanos() as u64, Instant::now())
 }
 
+/// Tries an external device, and opens the meter when that has left the links; with what was counted until then.
+fn meter_after_wiring(
+    testbed: &Testbed,
+    leg: &Leg<'_>,
+) -> Result<(PassiveMeter, InterfaceCounters)> {
+    let addresses = leg.connections.iter().map(|connection| connection.destination);
+    ensure_wired(testbed, &testbed_config(leg.dut, leg.config)?, Families::of(addresses))?;
+    let meter = PassiveMeter::open(testbed, leg.config.meter.ring_mib)?;
+    Ok((meter, testbed.interface_counters()?))
+}
+
 /// Plays a leg in real time. `stop` ends it early and keeps what was done.
 ///
 /// # Errors
 /// Where the testbed cannot be built or a thread of it fails.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
-    let testbed = build_testbed(leg.dut, leg.config)?;
-    let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
+    let mut testbed = build_testbed(leg.dut, leg.config)?;
+    let meter = match leg.dut {
+        DutKind::External => None,
+        _ => Some(PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?),
+    };
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
     let boxes = start_faults(leg.dut, &testbed, leg.config, stop)?;
     testbed.raise()?;
+    let (meter, counted_before) = match meter {
+        Some(meter) => (meter, InterfaceCounters::default()),
+        None => meter_after_wiring(&testbed, leg)?,
+    };
     if let Some(router) = &router {
         router.wait_until_up()?;
     }
-    let _frr = start_frr(leg.dut, &testbed)?;
+    let frr = start_frr(leg.dut, &testbed)?;
     let scores = Scores {
         connections: leg.connections,
         scripts: leg.scripts,
@@ -325,6 +363,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
     let [fault, path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
+    drop(frr);
+    let interfaces = testbed.interface_counters()?.since(&counted_before);
     Ok(LegOutcome {
         executions,
         congestion: (
@@ -333,7 +373,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         ),
         served,
         sighted,
-        interfaces: testbed.interface_counters()?,
+        interfaces,
+        not_restored: testbed.give_back()?,
         router: router.map(RouterUnderTest::stop).transpose()?,
         fault: fault?,
         path: path?,

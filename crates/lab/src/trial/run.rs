@@ -75,7 +75,10 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     Directory::check(&options.out, options.force)?;
     let router = config.router.as_deref().map(RouterFile::read).transpose()?;
     if config.clock == Clock::Real {
-        privilege::acquire()?;
+        match config.dut {
+            DutKind::External => privilege::acquire_root("dut external")?,
+            _ => privilege::acquire().map(drop)?,
+        }
         leg::rehearse(config, router.as_ref())?;
     }
     let display = Display::new();

@@ -29,6 +29,11 @@ pub enum Warning {
         /// The port's rate.
         rate_bps: f64,
     },
+    /// An interface of the host is not as it was.
+    #[error(
+        "An interface that was borrowed for the device could not be made wholly as it was before: {0}."
+    )]
+    NotRestored(String),
     /// Not all of the plan was played.
     #[error(
         "The run was interrupted. Everything here is about the traffic up to then; planned volumes are those of \

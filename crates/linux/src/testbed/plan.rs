@@ -18,6 +18,8 @@ pub(super) enum Site {
     Server,
     Device,
     Path,
+    /// At a device that the lab did not make: nothing of it is ours.
+    External,
 }
 
 /// One interface and all that belongs to it.
@@ -58,13 +60,22 @@ impl Plan {
                     (LinkEnd::new(Site::Device, inner, 2), LinkEnd::new(Site::Device, outer, 3));
                 vec![client, inner, outer, server]
             }
+            DeviceKind::External
+                if config.external.as_ref().is_some_and(|it| it.is_transparent) =>
+            {
+                connect(&mut client, &mut server, (clients, servers), &config.links, 0);
+                let [inner, outer] = PROGRAM_INTERFACES;
+                let inner = LinkEnd::new(Site::External, inner, 2);
+                vec![client, inner, LinkEnd::new(Site::External, outer, 3), server]
+            }
             kind => {
-                let [inner, outer] = match kind {
-                    DeviceKind::Program => PROGRAM_INTERFACES,
-                    _ => KERNEL_INTERFACES,
+                let (site, [inner, outer]) = match kind {
+                    DeviceKind::External => (Site::External, PROGRAM_INTERFACES),
+                    DeviceKind::Program => (Site::Device, PROGRAM_INTERFACES),
+                    _ => (Site::Device, KERNEL_INTERFACES),
                 };
-                let mut inner = LinkEnd::new(Site::Device, inner, 2);
-                let mut outer = LinkEnd::new(Site::Device, outer, 3);
+                let mut inner = LinkEnd::new(site, inner, 2);
+                let mut outer = LinkEnd::new(site, outer, 3);
                 connect(&mut client, &mut inner, (clients, servers), &config.links, 0);
                 connect(&mut outer, &mut server, (clients, servers), &config.links, 4);
                 vec![client, inner, outer, server]
@@ -79,7 +90,12 @@ impl Plan {
     }
 
     pub fn of_device(&self) -> impl Iterator<Item = &LinkEnd> {
-        self.ports.iter().filter(|port| port.site == Site::Device)
+        self.ports.iter().filter(|port| matches!(port.site, Site::Device | Site::External))
+    }
+
+    /// The interfaces that the testbed has: all but those of an external device.
+    pub fn of_testbed(&self) -> impl Iterator<Item = &LinkEnd> {
+        self.ports.iter().filter(|port| port.site != Site::External)
     }
 
     pub fn device_ports(&self) -> Vec<DevicePort> {
@@ -129,8 +145,8 @@ fn connect(
         far.routes.extend(clients.iter().filter(same).map(|pool| (*pool, here)));
         // A host answers the other's link address too: it is what unbound sockets speak from.
         match (near.site, far.site) {
-            (Site::Client, Site::Device) => near.routes.push((*network, there)),
-            (Site::Device, Site::Server) => far.routes.push((*network, here)),
+            (Site::Client, Site::Device | Site::External) => near.routes.push((*network, there)),
+            (Site::Device | Site::External, Site::Server) => far.routes.push((*network, here)),
             _ => {}
         }
     }
@@ -139,6 +155,11 @@ fn connect(
 /// Refuses what cannot work, in words for a person.
 fn check(config: &TestbedConfig) -> Result<()> {
     let mtu_bytes = config.mtu_bytes;
+    let is_external = config.device == DeviceKind::External;
+    ensure!(
+        is_external == config.external.is_some(),
+        "an external device needs the two interfaces that it stands between, and no other device does"
+    );
     ensure!((1280..=9000).contains(&mtu_bytes), "mtu {mtu_bytes}: choose 1280 to 9000 bytes");
     ensure!(!config.clients.is_empty(), "the testbed has no client addresses; give a prefix");
     ensure!(!config.servers.is_empty(), "the testbed has no server addresses; give a prefix");

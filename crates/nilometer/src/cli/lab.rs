@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::Exit;
 use super::table::{self, Side, fact};
+use super::wiring::{self, HoldArgs, Interfaces, WiringArgs};
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
@@ -38,8 +39,13 @@ pub struct LabArgs {
 enum LabCommand {
     /// Learn the traffic, play it through the device, stamp every packet, draw the page.
     Run(Box<RunArgs>),
+    /// What a device between two interfaces of this host must be set up with, and whether it is.
+    Wiring(WiringArgs),
     /// Write a LAB.toml with every default, commented.
     Init(InitArgs),
+    /// Hold interfaces for a lab, and put them back when it has ended.
+    #[command(hide = true)]
+    HoldInterfaces(HoldArgs),
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +126,8 @@ struct RunArgs {
     /// The device under test.
     #[arg(long)]
     dut: Option<DutKind>,
+    #[command(flatten)]
+    interfaces: Interfaces,
     /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
     /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key holds for both directions, and with _back for packets to
     /// the clients (delay_back=5ms). Means `--dut fault`.
@@ -195,7 +203,9 @@ fn bound(text: &str) -> Result<f64, String> {
 pub fn run(args: LabArgs) -> Result<Exit> {
     match args.command {
         LabCommand::Run(args) => run_lab(&args),
+        LabCommand::Wiring(args) => wiring::run(&args),
         LabCommand::Init(args) => init(&args),
+        LabCommand::HoldInterfaces(args) => wiring::hold(&args),
     }
 }
 
@@ -267,6 +277,7 @@ impl RunArgs {
         for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
             file.iter().try_for_each(|file| refuse_input(file, wanted))?;
         }
+        self.interfaces.apply(&mut config);
         config.dut = self.dut.unwrap_or(config.dut);
         config.clock = self.clock.unwrap_or(config.clock);
         config.scheduling = self.scheduling.unwrap_or(config.scheduling);

@@ -28,6 +28,7 @@ mod stated;
 mod stdout;
 mod summary;
 mod table;
+mod wiring;
 
 /// How a command that ran came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

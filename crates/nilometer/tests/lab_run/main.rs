@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod examples;
+mod external;
 mod lab;
 mod lab_router;
 mod lab_says;

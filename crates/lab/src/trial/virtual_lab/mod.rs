@@ -62,7 +62,7 @@ pub fn check(config: &LabConfig) -> Result<()> {
     if config.clock == Clock::Real {
         return Ok(());
     }
-    if matches!(dut, DutKind::Linux | DutKind::Frr) {
+    if matches!(dut, DutKind::Linux | DutKind::Frr | DutKind::External) {
         bail!(
             "--clock virtual (clock): the device {} is the kernel, which has no virtual clock; choose \
              --dut nilometer, fault or wire",
@@ -124,6 +124,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         served,
         sighted,
         interfaces: InterfaceCounters { client, server },
+        not_restored: Vec::new(),
         router,
         fault,
         path,

@@ -1,0 +1,214 @@
+//! What is wrong with a wiring: each a value, and a sentence that says what to do.
+
+use std::net::IpAddr;
+
+use super::{LinkAddress, WiredRoute};
+
+/// The device at one of its two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideName(pub usize);
+
+impl SideName {
+    /// The hosts behind that side.
+    pub fn hosts(self) -> &'static str {
+        ["clients", "servers"][self.0]
+    }
+
+    /// The side at the other end.
+    pub fn other(self) -> SideName {
+        SideName(1 - self.0)
+    }
+}
+
+fn protocol(address: &IpAddr) -> &'static str {
+    if address.is_ipv6() { "neighbour solicitation" } else { "ARP" }
+}
+
+/// Something that keeps traffic from passing as it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Finding {
+    /// A link does not come up.
+    #[error("{0}")]
+    LinkDown(String),
+    /// Nobody has the address of the device's port.
+    #[error(
+        "nobody at {interface} answers {} for {}, the {}' side of the device: give that port {}/{}",
+        protocol(&device.address),
+        device.address,
+        side.hosts(),
+        device.address,
+        device.length
+    )]
+    NoAnswer {
+        /// The lab's interface.
+        interface: String,
+        /// Its side of the device.
+        side: SideName,
+        /// What the port should have.
+        device: LinkAddress,
+    },
+    /// The device looks for each host on the link of the other.
+    #[error(
+        "the interfaces are the wrong way round: at {interface} the device looks for {target}, the host of the {}' \
+         side; exchange --client-interface and --server-interface",
+        side.other().hosts()
+    )]
+    Exchanged {
+        /// The lab's interface.
+        interface: String,
+        /// Its side.
+        side: SideName,
+        /// Whom the device asks for there.
+        target: IpAddr,
+    },
+    /// It sends the packets of both sides back.
+    #[error(
+        "packets of both sides come back to where they were sent from: the interfaces are the wrong way round; exchange \
+         --client-interface and --server-interface"
+    )]
+    BothSentBack,
+    /// The device asks for somebody who is not there.
+    #[error(
+        "at {interface} the device looks for {target}, which nobody has: a route of it has the wrong gateway; it \
+         should be {via}"
+    )]
+    WrongGateway {
+        /// The lab's interface.
+        interface: String,
+        /// Whom the device asks for there.
+        target: IpAddr,
+        /// Who is there.
+        via: IpAddr,
+    },
+    /// It says that it has no route.
+    #[error("the device ({from}) has no route to {destination}: give it {} via {}", route.prefix, route.via)]
+    NoRoute {
+        /// Who says so.
+        from: IpAddr,
+        /// To whom.
+        destination: IpAddr,
+        /// The route that it needs.
+        route: WiredRoute,
+    },
+    /// It says that a filter denies the packet.
+    #[error("the device ({from}) prohibits packets from {} to {}: let its filters pass the lab's addresses",
+        side.hosts(), side.other().hosts())]
+    Prohibited {
+        /// Who says so.
+        from: IpAddr,
+        /// Where they come from.
+        side: SideName,
+    },
+    /// It says that the next hop does not answer.
+    #[error("the device ({from}) does not reach {destination}: its route there should be {} via {}", route.prefix, route.via)]
+    Unreachable {
+        /// Who says so.
+        from: IpAddr,
+        /// Whom it does not reach.
+        destination: IpAddr,
+        /// The route that it needs.
+        route: WiredRoute,
+    },
+    /// Packets go round until their hop limit ends.
+    #[error("packets for {destination} go round in a loop until their hop limit ends (time exceeded, says {from}): give \
+        the device {} via {}", route.prefix, route.via)]
+    Loop {
+        /// Who says so.
+        from: IpAddr,
+        /// For whom.
+        destination: IpAddr,
+        /// The route that it needs.
+        route: WiredRoute,
+    },
+    /// They come back to where they were sent from.
+    #[error("the device sends packets for {destination} back to the {} ({interface}): its route there leads the wrong way{}",
+        side.hosts(), needed(route.as_ref()))]
+    SentBack {
+        /// The lab's interface.
+        interface: String,
+        /// The side that they came from.
+        side: SideName,
+        /// For whom.
+        destination: IpAddr,
+        /// The route that it needs, where it has routes.
+        route: Option<WiredRoute>,
+    },
+    /// They are lost, and nobody says why.
+    #[error("packets from {} to {destination} are lost in the device{}", side.hosts(), vanished(destination, route.as_ref()))]
+    Lost {
+        /// Where they come from.
+        side: SideName,
+        /// For whom.
+        destination: IpAddr,
+        /// The route that it needs, where it has routes.
+        route: Option<WiredRoute>,
+    },
+    /// Each arrives more than once.
+    #[error("a packet from {} to {} arrives {copies} times: the device, or a loop beside it, copies packets",
+        side.hosts(), side.other().hosts())]
+    Copied {
+        /// Where they come from.
+        side: SideName,
+        /// How often one arrived.
+        copies: usize,
+    },
+    /// Sources are translated.
+    #[error("the device changes the source of packets from {} ({sent} becomes {arrived}): the lab tells connections by \
+        their addresses; switch address translation off", side.hosts())]
+    Translated {
+        /// Where they come from.
+        side: SideName,
+        /// What was sent.
+        sent: IpAddr,
+        /// What arrived.
+        arrived: IpAddr,
+    },
+    /// Long packets are lost.
+    #[error("{} packets from {} to {} of more than {passes_bytes} bytes are lost, and the links carry {link_bytes}: raise the \
+        MTU of the device's ports to {link_bytes} bytes", if *is_ipv6 { "IPv6" } else { "IPv4" }, side.hosts(), side.other().hosts())]
+    SmallMtu {
+        /// Where they come from.
+        side: SideName,
+        /// Of which version of IP.
+        is_ipv6: bool,
+        /// The longest IP packet that arrived.
+        passes_bytes: u32,
+        /// What the links carry.
+        link_bytes: u32,
+    },
+}
+
+/// What is to be told of all that was found: all else that is seen of a device that is the wrong way round follows from
+/// that.
+pub fn told(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let sent_back = |wanted: usize| {
+        findings.iter().any(|it| matches!(it, Finding::SentBack { side, .. } if side.0 == wanted))
+    };
+    if sent_back(0) && sent_back(1) {
+        findings.push(Finding::BothSentBack);
+    }
+    let is_exchanged =
+        |it: &Finding| matches!(it, Finding::Exchanged { .. } | Finding::BothSentBack);
+    if findings.iter().any(is_exchanged) {
+        findings.retain(is_exchanged);
+    }
+    findings
+}
+
+fn needed(route: Option<&WiredRoute>) -> String {
+    route.map_or(String::new(), |route| format!("; give it {} via {}", route.prefix, route.via))
+}
+
+fn vanished(destination: &IpAddr, route: Option<&WiredRoute>) -> String {
+    let Some(route) = route else {
+        return ": is it on, and does it join both of its ports?".to_owned();
+    };
+    let switch = match destination.is_ipv6() {
+        true => "net.ipv6.conf.all.forwarding=1",
+        false => "net.ipv4.ip_forward=1",
+    };
+    format!(
+        ": does it forward (of Linux: sysctl {switch}), has it the route {} via {}, and do its filters pass them?",
+        route.prefix, route.via
+    )
+}

@@ -1,0 +1,24 @@
+//! The process that holds interfaces for a lab: what it does with signals, and with its input and output.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use nilometer_linux::borrowed;
+
+/// Holds interfaces until the lab, which is at the other end of the standard input, has ended. Signals that end the lab
+/// as well must not end this, and are noted only.
+///
+/// # Errors
+/// As [`borrowed::stand_guard`].
+pub fn hold(words: &[String]) -> Result<()> {
+    let heard = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+        signal_hook::flag::register(signal, Arc::clone(&heard)).context("cannot mind signals")?;
+    }
+    let mut told = io::stdout();
+    borrowed::stand_guard(words, &mut io::stdin().lock(), &mut told)?;
+    let _ = told.flush();
+    Ok(())
+}

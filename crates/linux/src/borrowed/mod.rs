@@ -1,0 +1,146 @@
+//! Interfaces of this host on loan to a lab: a device that the lab did not make stands between two of them.
+//!
+//! A lab's hosts live in namespaces of their own, so the interfaces towards the device are moved there for the run.
+//! A namespace without a name ends with the last process that holds it. The kernel then sends cards back to the first
+//! namespace, without their addresses, and destroys virtual interfaces together with their other ends, which would be
+//! the user's own. So interfaces are never held by the lab alone: a *guardian*, a process that does nothing else, moves
+//! them out and, when the lab ends in whatever way, back:
+//!
+//! ```text
+//!   lab ── starts ──► guardian          opens the lab's namespaces, reads what the interfaces are like,
+//!    │◄──── "held" ──── │               moves them
+//!    │   (the run)      │               sleeps, reading what the lab never writes
+//!    └─ ends, is killed ► end of file   moves them back and makes them what they were
+//! ```
+//!
+//! What an interface loses by such a move is put back: its name, MTU, addresses, routes, permanent neighbours,
+//! settings in `/proc/sys/net/*/conf`, offloads, and whether it was up ([`state`]). What could not be put back, or whose
+//! absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and bonds,
+//! and interfaces with an XDP program or queues of their own.
+
+mod guardian;
+mod settings;
+mod state;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::namespace::Namespace;
+
+pub use guardian::stand_guard;
+
+/// The longest line that a guardian says, bytes.
+const LINE_BYTES_MAX: u64 = 4_096;
+/// What the guardian says when it has moved everything.
+const HELD: &str = "held";
+/// What it says before the reason where it moves nothing.
+const REFUSED: &str = "refused: ";
+
+/// An interface that is to be lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Loan<'a> {
+    /// Its name, in the calling thread's namespace.
+    pub interface: &'a str,
+    /// Where it goes.
+    pub namespace: &'a Namespace,
+    /// What it is called there.
+    pub called: &'a str,
+}
+
+/// Interfaces on loan; they are given back when this value goes, or the process, however it ends.
+#[derive(Debug)]
+pub struct Borrowed {
+    guardian: Child,
+    said: BufReader<ChildStdout>,
+    given_back: bool,
+}
+
+impl Borrowed {
+    /// Borrows interfaces of the calling thread's namespace: all of them, or none. `guardian` is the command that
+    /// calls [`stand_guard`] with the arguments that are appended to it.
+    ///
+    /// # Errors
+    /// Why an interface cannot be lent, or what the kernel refuses.
+    pub fn borrow(loans: &[Loan<'_>], mut guardian: Command) -> Result<Borrowed> {
+        guardian.arg(std::process::id().to_string());
+        for loan in loans {
+            let descriptor = loan.namespace.as_fd().as_raw_fd();
+            guardian.args([loan.interface, &descriptor.to_string(), loan.called]);
+        }
+        // A group of its own: what ends the lab and all that it started must not end this.
+        guardian.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = guardian
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start the process that holds the interfaces for the run")?;
+        let said = child.stdout.take().context("the guardian's words")?;
+        let mut borrowed =
+            Borrowed { guardian: child, said: BufReader::new(said), given_back: false };
+        let answer = borrowed.line()?;
+        match answer.strip_prefix(REFUSED) {
+            Some(why) => bail!("{why}"),
+            None => ensure!(
+                answer == HELD,
+                "the process that was to hold the interfaces ended without an answer"
+            ),
+        }
+        Ok(borrowed)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        (&mut self.said).take(LINE_BYTES_MAX).read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Gives the interfaces back; what could not be made as it was before, in a line each.
+    ///
+    /// # Errors
+    /// When the guardian cannot be waited for.
+    pub fn give_back(mut self) -> Result<Vec<String>> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Vec<String>> {
+        if std::mem::replace(&mut self.given_back, true) {
+            return Ok(Vec::new());
+        }
+        // (Closing what it reads is the sign.)
+        drop(self.guardian.stdin.take());
+        let mut said = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            said.push(line);
+        }
+        let ended = self.guardian.wait().context("cannot wait for the guardian")?;
+        if !ended.success() && said.is_empty() {
+            let mut why = String::from("the process that held the interfaces failed");
+            write!(why, " ({ended})")?;
+            said.push(why);
+        }
+        Ok(said)
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // Whoever wants to know what was not put back has called `give_back`.
+        let _ = self.end();
+    }
+}
+
+/// Whether this interface of the calling thread's namespace can be lent.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn ensure_lendable(interface: &str) -> Result<()> {
+    state::InterfaceState::read(interface).map(drop)
+}
