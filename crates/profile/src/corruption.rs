@@ -12,17 +12,22 @@
 //! packets may be given one another's times (their number stays right). A changed length makes two
 //! unrelated orphans, one lost and one originated; so does damage to more than four lanes. A
 //! packet that the device made itself and that resembles one it lost (a proxy's own ACK) is taken
-//! for a damaged copy. A damaged further copy, its original having left unharmed, counts as
-//! originated. And orphans of one length beyond [`LOOKS_MAX`] are not looked at.
+//! for a damaged copy. A further copy of a damaged packet has its bytes, and is a duplicate; one that
+//! was damaged alone, its original having left unharmed, counts as originated. And where a device
+//! copies and damages identical packets, an exit that has met an entry is told as soon as it is
+//! decided, though a damaged one that leaves later may show that it was a copy. And orphans of one
+//! length beyond [`LOOKS_MAX`] are not looked at.
 
 use alloc::collections::VecDeque;
 
 use hashbrown::HashMap;
 use nilometer_wire::{Span, Time};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryState};
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
+use crate::line::Origin;
+use crate::outcome::Fate;
 use crate::ring::Ring;
 use crate::usual::Usual;
 
@@ -38,11 +43,13 @@ pub struct Damaged<'a> {
     pub usual: Option<Usual>,
 }
 
-/// Entries that were swept as orphans, by length.
+/// Entries that were swept as orphans, by length, and those that were found to have been damaged.
 #[derive(Debug, Default)]
 pub struct Orphans {
     swept: u64,
     by_bytes: HashMap<u32, VecDeque<u64>, Keyed>,
+    /// By the digest of their damaged selves, the last of each.
+    found: HashMap<u64, Origin, Keyed>,
 }
 
 impl Orphans {
@@ -59,16 +66,39 @@ impl Orphans {
         }
     }
 
-    /// Takes out the swept entry that a damaged packet most likely was.
-    pub fn take_origin(
+    /// Says what a damaged packet most likely was: a swept entry, which is taken out, or a copy of one
+    /// that was found before.
+    pub fn trace(
+        &mut self,
+        entries: &mut Ring<Entry>,
+        damaged: &Damaged<'_>,
+        horizon: Span,
+    ) -> (Fate, Option<Origin>) {
+        let found = self.found.get(&damaged.print.digest).copied();
+        let found = found.filter(|(_, entered)| damaged.at.since(*entered) <= horizon);
+        let Some(number) = self.take_origin(entries, damaged, found, horizon) else {
+            return (found.map_or(Fate::Originated, |_| Fate::Duplicated), found);
+        };
+        let entry = entries.get_mut(number).expect("an orphan is held");
+        entry.state = EntryState::Damaged(damaged.print.digest);
+        let origin = (number, entry.at);
+        self.found.insert(damaged.print.digest, origin);
+        (Fate::Corrupted, Some(origin))
+    }
+
+    /// Takes out the swept entry that a damaged packet was, of those with the bytes of the one that
+    /// was `found` to have been damaged likewise.
+    fn take_origin(
         &mut self,
         entries: &Ring<Entry>,
         &Damaged { print, at, usual }: &Damaged<'_>,
+        found: Option<Origin>,
         horizon: Span,
     ) -> Option<u64> {
         let used = print.lanes_used();
-        let enough = used.saturating_sub(1).max(1);
+        let enough = print.lanes_enough();
         let orphans = self.by_bytes.get_mut(&print.bytes)?;
+        let like = found.and_then(|(number, _)| entries.get(number)).map(|it| it.print.digest);
         let mut best = None;
         let (mut best_shared, mut least) = (used.div_ceil(2).max(1) - 1, Span::ZERO);
         for (index, &number) in orphans.iter().enumerate().rev().take(LOOKS_MAX) {
@@ -79,11 +109,14 @@ impl Orphans {
             if delay > horizon {
                 break;
             }
+            if like.is_some_and(|digest| digest != entry.print.digest) {
+                continue;
+            }
             let shared = entry.print.lanes_shared(print).min(enough);
             let deviation = usual.map_or(Span::ZERO, |usual| usual.deviation(delay));
             let is_nearer = best.is_some() && shared == best_shared && deviation < least;
             if shared > best_shared || is_nearer {
-                (best, best_shared, least) = (Some((index, number)), shared, deviation);
+                (best, best_shared, least) = (Some((index, number, delay)), shared, deviation);
             }
             // (Past the usual delay, older ones are ever farther from it.)
             let is_past = usual.is_none_or(|usual| delay >= usual.median && deviation >= least);
@@ -91,13 +124,25 @@ impl Orphans {
                 break;
             }
         }
-        let (index, number) = best?;
+        let (index, number, delay) = best?;
+        let is_copy = usual
+            .zip(found)
+            .is_some_and(|(usual, (_, entered))| usual.is_unlike(delay, at.since(entered)));
+        if is_copy {
+            return None;
+        }
         orphans.remove(index);
         Some(number)
     }
 
-    /// Entry `number` of `bytes` bytes is no longer held, and nothing that entered before it is.
-    pub fn forget(&mut self, number: u64, bytes: u32) {
+    /// This entry of this number is no longer held, and nothing that entered before it is.
+    pub fn forget(&mut self, number: u64, entry: &Entry) {
+        let bytes = entry.print.bytes;
+        if let EntryState::Damaged(digest) = entry.state
+            && self.found.get(&digest).is_some_and(|(found, _)| *found == number)
+        {
+            self.found.remove(&digest);
+        }
         if number >= self.swept {
             return;
         }
@@ -111,8 +156,8 @@ impl Orphans {
         }
     }
 
-    /// How many orphans are held.
+    /// How many orphans are held, and packets that were found to have been damaged.
     pub fn len(&self) -> usize {
-        self.by_bytes.values().map(VecDeque::len).sum()
+        self.by_bytes.values().map(VecDeque::len).sum::<usize>() + self.found.len()
     }
 }

@@ -18,6 +18,8 @@ pub struct Entry {
 pub enum EntryState {
     Waiting,
     Met,
+    /// Met by a damaged exit of this digest.
+    Damaged(u64),
     Consumed,
 }
 

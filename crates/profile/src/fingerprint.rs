@@ -71,6 +71,11 @@ impl Fingerprint {
         (self.bytes as usize).div_ceil(WORD).min(LANES)
     }
 
+    /// How many lanes a packet shares with its damaged self, one word of which was hit: all but one.
+    pub fn lanes_enough(&self) -> usize {
+        self.lanes_used().saturating_sub(1).max(1)
+    }
+
     /// How many used lanes are equal in both packets; zero when their lengths differ.
     pub fn lanes_shared(&self, other: &Fingerprint) -> usize {
         if self.bytes != other.bytes {

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod claim;
 mod config;
 mod corruption;
 pub mod delay;

@@ -69,14 +69,28 @@ impl Line {
         }
     }
 
-    /// Of the entries that entered no later than `until`, the one whose delay at `at` is nearest to
-    /// the usual one; the oldest of several, and where nothing is known to be usual.
+    /// When those entered that no exit has met, up to `until`, the oldest first.
+    pub fn waiting(&self, until: Time, entries: &Ring<Entry>) -> impl Iterator<Item = Time> {
+        let entry = |number: Option<u64>| number.and_then(|number| entries.get(number));
+        core::iter::successors(entry(self.head()), move |before| entry(before.next))
+            .take(LOOKS_MAX)
+            .take_while(move |entry| entry.at <= until)
+            .filter(|entry| entry.is_waiting())
+            .map(|entry| entry.at)
+    }
+
+    /// Of the entries that entered no later than `until`, but for the first `reserved`, the one whose
+    /// delay at `at` is nearest to the usual one; the oldest of several, and where nothing is known
+    /// to be usual.
     pub fn nearest(
         &self,
         (at, until): (Time, Time),
         usual: Option<Usual>,
+        reserved: usize,
         entries: &Ring<Entry>,
     ) -> Option<Candidate> {
+        let mut reserved = reserved;
+        let is_free = reserved == 0;
         let mut best: Option<(Candidate, Span)> = None;
         let (mut before, mut cursor) = (None, self.head());
         for _ in 0..LOOKS_MAX {
@@ -89,7 +103,8 @@ impl Line {
             let candidate = Candidate { origin: (number, entry.at), before, is_only: false };
             match &mut best {
                 _ if !entry.is_waiting() => {}
-                None => best = Some((Candidate { is_only: true, ..candidate }, deviation)),
+                _ if reserved > 0 => reserved -= 1,
+                None => best = Some((Candidate { is_only: is_free, ..candidate }, deviation)),
                 Some((best, least)) => {
                     best.is_only = false;
                     // (Entries are in order: past the nearest, they are ever farther.)

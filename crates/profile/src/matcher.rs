@@ -13,10 +13,12 @@
 //!   the lost one. Identical packets that leave keep the order in which they entered, as nobody
 //!   outside can see them overtake one another. What can be wrong: where identical packets are in the
 //!   device together and their distance is within the device's jitter, it is a guess which of
-//!   them was lost. So it is where more than 256 identical ones are open at once; counts are right in
-//!   any case.
+//!   them was lost. So it is where more than 256 identical ones are open at once. How many of them were
+//!   lost or damaged is right in any case: an entry is left over for each damaged exit (`claim.rs`).
 //! * **Duplicated** is an exit whose digest is that of an entry already matched, where no other entry is
-//!   left, or none but such as would have stayed far longer or shorter than usual.
+//!   left, or none but such as would have stayed far longer or shorter than usual, or as a damaged
+//!   exit has a claim on. Where one of two identical packets was lost it is a guess, within the jitter,
+//!   whether what left second was a copy of the first.
 //! * **Corrupted** is an exit that is joined to an entry by what they still share; how, and where
 //!   that must fail, is said in `corruption.rs`.
 //! * **Reordered** follows RFC 4737 within each flow, and never includes duplicates.

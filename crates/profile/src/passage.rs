@@ -11,7 +11,9 @@
 //! met, at most `horizon` after that entered.
 //!
 //! An exit that finds no entry is a copy of the one that left before it, if that entered at most
-//! `horizon` before; so is one whose own entry would be far less likely ([`Usual::prefers_copy`]).
+//! `horizon` before; so is one whose own entry would be far less likely ([`Usual::is_unlike`]), or is
+//! claimed by a damaged one. Where there is a choice, those entries are left over that only a damaged
+//! exit can have been ([`Claims`]).
 //! Any other is judged only when every entry that may have been it can be claimed by no exit any
 //! more; what is left over on both sides may be a packet and its damaged self. Entries stay long
 //! enough to outlive every exit that may match them. Exits are judged in the order in which they
@@ -23,12 +25,13 @@ use alloc::collections::VecDeque;
 use hashbrown::HashMap;
 use nilometer_wire::{Span, Time};
 
+use crate::claim::Claims;
 use crate::config::MatcherConfig;
 use crate::corruption::{Damaged, Orphans};
 use crate::entry::{Entry, EntryState};
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
-use crate::line::{Line, Origin};
+use crate::line::{Candidate, Line, Origin};
 use crate::order::{FlowOrder, Passed};
 use crate::outcome::{Counts, Direction, Fate, PacketOutcome};
 use crate::ring::Ring;
@@ -69,6 +72,7 @@ pub struct Passage {
     usual: UsualDelay,
     order: FlowOrder,
     orphans: Orphans,
+    claims: Claims,
     ready: VecDeque<PacketOutcome>,
     pub counts: Counts,
 }
@@ -85,6 +89,7 @@ impl Passage {
             usual: UsualDelay::new(),
             order: FlowOrder::default(),
             orphans: Orphans::default(),
+            claims: Claims::default(),
             ready: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -154,7 +159,8 @@ impl Passage {
             self.release_entry().into_iter().for_each(&mut *out);
         }
         if now.is_none() {
-            assert!(self.lines.is_empty() && self.order.len() + self.orphans.len() == 0);
+            let rest = self.order.len() + self.orphans.len() + self.claims.len();
+            assert!(self.lines.is_empty() && rest == 0);
         }
     }
 
@@ -165,28 +171,30 @@ impl Passage {
 
     /// Decides what the exit of this number is: a packet, a copy, or neither.
     fn decide(&mut self, number: u64) {
-        let MatcherConfig { horizon, early_max, .. } = self.config;
+        let horizon = self.config.horizon;
         self.undecided = number + 1;
         let exit = self.exits.get(number).expect("an exit that is not decided is held");
-        let (at, digest) = (exit.at, exit.print.digest);
-        let Some(line) = self.lines.get_mut(&digest) else {
-            return self.set_state(number, ExitState::Unmatched(self.usual.now()));
+        let at = exit.at;
+        let Some(line) = self.lines.get_mut(&exit.print.digest) else {
+            return self.leave_unmatched(number);
         };
         line.skip(|entered| at.since(entered) <= horizon, &self.entries);
         let last = line.last_met.filter(|(_, entered)| at.since(*entered) <= horizon);
         // (Almost always there is no choice, and the usual delay need not be known.)
         let has_choice = last.is_some() || !line.is_single();
-        let usual = if has_choice { self.usual.now() } else { None };
-        let found = line.nearest((at, at + early_max), usual, &self.entries).filter(|found| {
-            let delay_of = |origin: Origin| at.since(origin.1);
-            !usual.zip(last).is_some_and(|(usual, last)| {
-                usual.prefers_copy(delay_of(found.origin), delay_of(last))
-            })
-        });
+        let choice = Choice {
+            line,
+            last,
+            usual: if has_choice { self.usual.now() } else { None },
+            claims: if has_choice { Some(&self.claims) } else { None },
+            entries: &self.entries,
+        };
+        let found = choice.of(&exit.print, at, self.config);
         let Some(found) = found else {
-            let unmatched = || ExitState::Unmatched(self.usual.now());
-            let state = last.map_or_else(unmatched, ExitState::Copy);
-            return self.set_state(number, state);
+            return match last {
+                Some(last) => self.set_state(number, ExitState::Copy(last)),
+                None => self.leave_unmatched(number),
+            };
         };
         line.take(&found, &mut self.entries);
         let before = line.last_exit.replace(number);
@@ -197,6 +205,13 @@ impl Passage {
         self.entries.get_mut(found.origin.0).expect("a candidate is held").state = EntryState::Met;
         self.set_state(number, ExitState::Met { origin: found.origin, before });
         self.keep_order(number);
+    }
+
+    fn leave_unmatched(&mut self, number: u64) {
+        let usual = self.usual.now();
+        self.set_state(number, ExitState::Unmatched(usual));
+        let exit = self.exits.get(number).expect("an exit that is decided is held");
+        self.claims.add(number, exit.at, &exit.print, usual);
     }
 
     fn set_state(&mut self, number: u64, state: ExitState) {
@@ -222,7 +237,8 @@ impl Passage {
 
     /// Takes the oldest exit out and says what it was.
     fn judge_exit(&mut self) -> Option<PacketOutcome> {
-        let (_, exit) = self.exits.pop()?;
+        let (number, exit) = self.exits.pop()?;
+        self.claims.forget(number, exit.print.bytes);
         let (fate, entry) = self.trace(&exit);
         let mut outcome = PacketOutcome {
             direction: self.direction,
@@ -253,25 +269,18 @@ impl Passage {
         };
         self.orphans.sweep(&self.entries, exit.at + early_max);
         let damaged = Damaged { print: &exit.print, at: exit.at, usual };
-        match self.orphans.take_origin(&self.entries, &damaged, horizon) {
-            Some(origin) => {
-                let entry = self.entries.get_mut(origin).expect("an orphan is held");
-                entry.state = EntryState::Met;
-                (Fate::Corrupted, Some((origin, entry.at)))
-            }
-            None => (Fate::Originated, None),
-        }
+        self.orphans.trace(&mut self.entries, &damaged, horizon)
     }
 
     /// Takes the oldest entry out, and says its fate if that was still open.
     fn release_entry(&mut self) -> Option<PacketOutcome> {
         let (number, entry) = self.entries.pop()?;
         self.order.forget(entry.print.flow, number);
-        self.orphans.forget(number, entry.print.bytes);
+        self.orphans.forget(number, &entry);
         let fate = match entry.state {
             EntryState::Consumed => Some(Fate::Consumed),
             EntryState::Waiting => Some(Fate::Lost),
-            EntryState::Met => None,
+            EntryState::Met | EntryState::Damaged(_) => None,
         };
         if entry.state != EntryState::Consumed {
             let line = self.lines.get_mut(&entry.print.digest).expect("a held entry has a line");
@@ -303,5 +312,41 @@ impl Passage {
         } else {
             self.counts.unreported += 1;
         }
+    }
+}
+
+/// Which of the entries with its bytes an exit meets.
+struct Choice<'a> {
+    line: &'a Line,
+    /// The newest of them that was met before.
+    last: Option<Origin>,
+    usual: Option<Usual>,
+    /// None where there is no choice.
+    claims: Option<&'a Claims>,
+    entries: &'a Ring<Entry>,
+}
+
+impl Choice<'_> {
+    /// The one whose delay is nearest to the usual one, of those that are not left to claims; none
+    /// where a copy is likelier.
+    fn of(&self, print: &Fingerprint, at: Time, config: MatcherConfig) -> Option<Candidate> {
+        let &Choice { line, last, usual, claims, entries } = self;
+        let until = at + config.early_max;
+        let waiting = || line.waiting(until, entries);
+        let reserved = claims.map(|it| it.reserved((print, at), waiting(), config, entries));
+        let reserved = reserved.unwrap_or_default();
+        let nearest = |from| line.nearest((at, until), usual, from, entries);
+        let found = nearest(reserved.first)?;
+        let Some(usual) = usual else { return Some(found) };
+        let delay_of = |origin: Origin| at.since(origin.1);
+        let is_far = |one, other| usual.is_unlike(delay_of(one), delay_of(other));
+        // (What would be far less likely is taken for the sake of a sure claim only.)
+        let is_sure = reserved.surely == reserved.first;
+        let likely = if is_sure { found } else { nearest(reserved.surely)? };
+        let found = if is_far(found.origin, likely.origin) { likely } else { found };
+        let is_copy = last.is_some_and(|last| {
+            is_far(found.origin, last) || (reserved.is_all && !is_far(last, found.origin))
+        });
+        if is_copy { None } else { Some(found) }
     }
 }

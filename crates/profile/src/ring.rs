@@ -45,6 +45,11 @@ impl<T> Ring<T> {
         self.items.len()
     }
 
+    /// Number behind the last item of the first ones that `are_first`.
+    pub fn find_end(&self, are_first: impl FnMut(&T) -> bool) -> u64 {
+        self.front + self.items.partition_point(are_first) as u64
+    }
+
     pub fn get(&self, number: u64) -> Option<&T> {
         self.items.get(usize::try_from(number.checked_sub(self.front)?).ok()?)
     }
@@ -70,5 +75,6 @@ mod tests {
         assert_eq!((ring.get(1), ring.get(3), ring.get(5)), (None, Some(&30), None));
         assert_eq!(ring.get_mut(4), Some(&mut 40));
         assert_eq!(ring.oldest(), Some(&20));
+        assert_eq!([15, 30, 99].map(|most| ring.find_end(|item| *item <= most)), [2, 4, 5]);
     }
 }

@@ -54,14 +54,30 @@ pub struct Usual {
 }
 
 impl Usual {
+    /// Before anything is known: that delays are short.
+    pub const UNKNOWN: Usual = Usual { median: Span::ZERO, spread: NOISE };
+
     /// By how much a delay differs from the usual one.
     pub fn deviation(&self, delay: Span) -> Span {
         Span(delay.0.abs_diff(self.median.0))
     }
 
-    /// Whether a packet that took `delay` is far less likely than a copy that took `of_a_copy`.
-    pub fn prefers_copy(&self, delay: Span, of_a_copy: Span) -> bool {
-        self.deviation(delay) > (self.deviation(of_a_copy) + self.spread) * FAR
+    /// Whether a packet that took `delay` is far less likely than one, or a copy of one, that took
+    /// `other`.
+    pub fn is_unlike(&self, delay: Span, other: Span) -> bool {
+        self.is_far(self.deviation(delay), self.deviation(other))
+    }
+
+    /// Whether what differs by `deviation` from the usual delay is far less likely than what differs by
+    /// `least`.
+    pub fn is_far(&self, deviation: Span, least: Span) -> bool {
+        deviation > self.farthest(least)
+    }
+
+    /// The most by which a delay may differ from the usual one and not be far less likely than one that
+    /// differs by `least`.
+    pub fn farthest(&self, least: Span) -> Span {
+        (least + self.spread) * FAR
     }
 }
 
@@ -87,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_preferred_to_what_is_far_from_usual() {
+    fn what_is_far_from_usual_is_unlikely() {
         let usual = Usual { median: Span(50 * MICRO), spread: NOISE };
         assert_eq!(usual.deviation(Span(30 * MICRO)), Span(20 * MICRO));
         assert_eq!(usual.deviation(Span(70 * MICRO)), Span(20 * MICRO));
         // Four times 100 µs and 10 µs.
-        assert!(!usual.prefers_copy(Span(490 * MICRO), Span(60 * MICRO)));
-        assert!(usual.prefers_copy(Span(491 * MICRO), Span(60 * MICRO)));
+        assert!(!usual.is_unlike(Span(490 * MICRO), Span(60 * MICRO)));
+        assert!(usual.is_unlike(Span(491 * MICRO), Span(60 * MICRO)));
         // Both were held up: the one as good as the other.
-        assert!(!usual.prefers_copy(Span(20_010 * MICRO), Span(20_000 * MICRO)));
+        assert!(!usual.is_unlike(Span(20_010 * MICRO), Span(20_000 * MICRO)));
     }
 }

@@ -13,7 +13,7 @@ fn print(content: u8) -> Fingerprint {
     Fingerprint::of(&packet)
 }
 
-/// One whose last bytes were damaged.
+/// One whose last byte was damaged.
 fn damaged(content: u8) -> Fingerprint {
     let mut packet = [0; 80];
     (packet[0], packet[5], packet[6], packet[60], packet[79]) = (0x60, 40, 59, content, 1);
@@ -92,4 +92,79 @@ fn of_look_alikes_the_damaged_one_took_as_long_as_usual() {
     let packet = print(1);
     let fates = fates(&[(0, packet), (4, packet)], &[(6, damaged(1))]);
     assert_eq!(fates, [(Fate::Corrupted, Some(0), Some(6)), (Fate::Lost, Some(4), None)]);
+}
+
+/// The packet that left was nearer to the usual delay if it was the first; but that was damaged, and left before the
+/// second entered.
+#[test]
+fn the_second_does_not_leave_as_the_first_that_was_damaged() {
+    let packet = print(1);
+    let both = [(0, packet), (3, packet)];
+    let expected = [(Fate::Corrupted, Some(0), Some(2)), (Fate::Forwarded, Some(3), Some(5))];
+    assert_eq!(fates(&both, &[(2, damaged(1)), (5, packet)]), expected);
+    // Of three, two were damaged.
+    let three = [(0, packet), (2, packet), (6, packet)];
+    let expected = [
+        (Fate::Corrupted, Some(0), Some(5)),
+        (Fate::Corrupted, Some(2), Some(5)),
+        (Fate::Forwarded, Some(6), Some(7)),
+    ];
+    let mut other = damaged(1);
+    other.digest ^= 1;
+    assert_eq!(fates(&three, &[(5, damaged(1)), (5, other), (7, packet)]), expected);
+}
+
+/// Not so if it may have been another packet that was damaged, and the second would have left at once, which none
+/// ever did.
+#[test]
+fn a_doubtful_claim_does_not_make_likely_what_is_not() {
+    let packet = print(1);
+    let both = [(0, packet), (0, print(2)), (5, packet)];
+    // (One bit from either.)
+    let exits = [(4, print(3)), (5, packet)];
+    let told = fates(&both, &exits);
+    let expected = [
+        (Fate::Lost, Some(5), None),
+        (Fate::Corrupted, Some(0), Some(4)),
+        (Fate::Forwarded, Some(0), Some(5)),
+    ];
+    assert!(told.len() == 3 && expected.iter().all(|one| told.contains(one)), "{told:?}");
+    let both = [(0, packet), (5, packet)];
+    let expected = [(Fate::Corrupted, Some(0), Some(4)), (Fate::Forwarded, Some(5), Some(5))];
+    assert_eq!(fates(&both, &exits), expected, "there is no other");
+}
+
+#[test]
+fn what_leaves_twice_beside_a_damaged_one_is_a_copy() {
+    let packet = print(1);
+    let both = [(0, packet), (1, packet)];
+    let expected = [
+        (Fate::Corrupted, Some(0), Some(5)),
+        (Fate::Forwarded, Some(1), Some(6)),
+        (Fate::Duplicated, Some(1), Some(6)),
+    ];
+    assert_eq!(fates(&both, &[(5, damaged(1)), (6, packet), (6, packet)]), expected);
+}
+
+#[test]
+fn a_copy_of_a_damaged_packet_is_a_copy() {
+    let packet = print(1);
+    let twice = [(5, damaged(1)), (6, damaged(1))];
+    let expected = [(Fate::Corrupted, Some(0), Some(5)), (Fate::Duplicated, Some(0), Some(6))];
+    assert_eq!(fates(&[(0, packet)], &twice), expected);
+    // Not of another packet, though that was lost.
+    let lost = (Fate::Lost, Some(1), None);
+    assert_eq!(fates(&[(0, packet), (1, print(3))], &twice), [&expected[..], &[lost]].concat());
+    // Two that were damaged likewise, the second when it was sent again.
+    let expected = [(Fate::Corrupted, Some(0), Some(5)), (Fate::Corrupted, Some(200), Some(205))];
+    let twice = [(5, damaged(1)), (205, damaged(1))];
+    assert_eq!(fates(&[(0, packet), (200, packet)], &twice), expected);
+    // And one whose copy left at once, the packet that was sent again being lost.
+    let expected = [
+        (Fate::Corrupted, Some(0), Some(5)),
+        (Fate::Duplicated, Some(0), Some(6)),
+        (Fate::Lost, Some(6), None),
+    ];
+    let twice = [(5, damaged(1)), (6, damaged(1))];
+    assert_eq!(fates(&[(0, packet), (6, packet)], &twice), expected);
 }

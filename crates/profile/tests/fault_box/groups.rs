@@ -1,0 +1,41 @@
+//! Which packets are told apart by nothing on the wire.
+
+use std::collections::HashMap;
+
+use nilometer_profile::Fingerprint;
+
+use crate::wire::Truth;
+
+/// The first of its look-alikes for each packet, and by first packet how many they are: packets of one length all of
+/// whose lanes but one are equal, each within the window of another.
+pub fn groups(truth: &[Truth], window_ns: u64) -> (Vec<usize>, Vec<usize>) {
+    let prints: Vec<Fingerprint> =
+        truth.iter().map(|packet| Fingerprint::of(&packet.bytes)).collect();
+    let mut parents: Vec<usize> = (0..truth.len()).collect();
+    let mut of_length: HashMap<u32, Vec<usize>> = HashMap::new();
+    for number in 0..truth.len() {
+        let before = of_length.entry(prints[number].bytes).or_default();
+        let window =
+            before.iter().rev().copied().take_while(|&other| {
+                truth[number].entered_ns - truth[other].entered_ns < window_ns
+            });
+        for other in window {
+            if prints[number].lanes_shared(&prints[other]) >= 7 {
+                let (one, two) = (first(&parents, number), first(&parents, other));
+                parents[one.max(two)] = one.min(two);
+            }
+        }
+        before.push(number);
+    }
+    let groups: Vec<usize> = (0..truth.len()).map(|number| first(&parents, number)).collect();
+    let mut sizes = vec![0; truth.len()];
+    groups.iter().for_each(|group| sizes[*group] += 1);
+    (groups, sizes)
+}
+
+fn first(parents: &[usize], mut number: usize) -> usize {
+    while parents[number] != number {
+        number = parents[number];
+    }
+    number
+}
