@@ -270,14 +270,15 @@ mod tests {
             let length = rng.below(60) as usize;
             let mut bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
             if round % 2 == 0 && length >= LABEL_BYTES {
+                // Near enough to a packet for most of its values to be looked at.
                 (bytes[0], bytes[1]) = (MAGIC, VERSION);
+                (bytes[3], bytes[8], bytes[10]) = (bytes[3] % 8, bytes[8] % 20, bytes[10] % 20);
+                bytes[2] %= 64;
                 let sum = checksum(&bytes);
                 bytes[CHECKSUM_OFFSET..LABEL_BYTES].copy_from_slice(&sum.to_be_bytes());
-                bytes[3] %= 8;
-                bytes[8] %= 20;
             }
             read += u32::from(Label::read(&bytes).is_ok());
         }
-        assert!(read < 20_000);
+        assert!(100 < read && read < 10_000, "{read} of 20000 are labels");
     }
 }

@@ -212,6 +212,7 @@ mod tests {
             assert_eq!((counts.packets, counts.frames, frames), (600, 5, 5));
             assert!(counts.refused > 100, "{counts:?}");
             assert!((counts.above > 0) == (keep < 33) && (counts.used > 0) == (keep > 0));
+            assert!(keep > 0 || counts.frames_empty == 5, "what is above is not used");
         }
     }
 

@@ -28,6 +28,7 @@ mod stated;
 mod stdout;
 mod summary;
 mod table;
+pub mod video;
 mod wiring;
 
 /// How a command that ran came out.
@@ -74,6 +75,8 @@ enum Command {
     Report(report::ReportArgs),
     /// The router we built, and how fast its parts are.
     Route(route::RouteArgs),
+    /// Clips into packets of wavelet sub-bands, back, and how good they still are.
+    Video(video::VideoArgs),
     /// What this machine can do, and what would be skipped and why.
     Doctor(doctor::DoctorArgs),
     /// Shell completions on stdout.
@@ -99,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
         Command::Route(args) => route::run(args),
+        Command::Video(args) => video::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

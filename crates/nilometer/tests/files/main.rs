@@ -21,3 +21,4 @@ mod richer;
 mod split_exports;
 mod text_formats;
 mod unflagged;
+mod video;

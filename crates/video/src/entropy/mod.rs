@@ -5,7 +5,7 @@
 //! are learnt within the packet ([`range_coder`]).
 //!
 //! **Context.** Where neighbours are large, a coefficient is probably large, too. The neighbours that the decoder
-//! has by then (W before it, N above it, NW and NE) make it one of [`CLASSES`] classes, each with probabilities of
+//! has by then (W before it, N above it, NW and NE) make it one of `CLASSES` classes, each with probabilities of
 //! its own:
 //!
 //! ```text

@@ -1,0 +1,45 @@
+//! `nilometer video`: clips into packets of wavelet sub-bands, back, and how good they still are.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use super::Exit;
+
+mod decode;
+mod encode;
+mod psnr;
+mod raw;
+mod synthetic;
+
+/// Arguments of `nilometer video`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct VideoArgs {
+    #[command(subcommand)]
+    command: VideoCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum VideoCommand {
+    /// A raw clip into a file of packets, without a loss.
+    Encode(encode::EncodeArgs),
+    /// A file of packets into a raw clip, from all sub-bands or from the lowest ones.
+    Decode(decode::DecodeArgs),
+    /// How far a raw clip is from its original: PSNR, frame by frame and in all.
+    Psnr(psnr::PsnrArgs),
+    /// A raw clip that is made, not filmed: a moving zone plate and noise.
+    Synthetic(synthetic::SyntheticArgs),
+}
+
+/// Runs `nilometer video`.
+///
+/// # Errors
+/// One line with the reason.
+pub fn run(args: &VideoArgs) -> Result<Exit> {
+    match &args.command {
+        VideoCommand::Encode(args) => encode::run(args),
+        VideoCommand::Decode(args) => decode::run(args),
+        VideoCommand::Psnr(args) => psnr::run(args),
+        VideoCommand::Synthetic(args) => synthetic::run(args),
+    }
+}
