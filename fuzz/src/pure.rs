@@ -14,6 +14,7 @@ use nilometer_router::classifier::classbench;
 use nilometer_router::fpm;
 use nilometer_router::header::Header;
 use nilometer_router::rtnetlink::{self, Ignored, Messages};
+use nilometer_video::{Receiver, container};
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Parsed, parse};
 
@@ -21,7 +22,7 @@ use nilometer_wire::packet::{Parsed, parse};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets here.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("netflow5", of_netflow5),
     ("netflow7", of_netflow7),
     ("netflow9", of_netflow9),
@@ -34,6 +35,7 @@ pub const TARGETS: [Target; 12] = [
     ("fpm", of_fpm),
     ("rtnetlink", of_rtnetlink),
     ("filters", of_filters),
+    ("video", of_video),
 ];
 
 /// Records of any decoder are in their order, and no more than so many bytes may announce.
@@ -238,5 +240,34 @@ pub fn of_filters(bytes: &[u8]) {
     }
     if let Ok(headers) = classbench::read_trace(&text) {
         assert!(headers.len() <= lines);
+    }
+}
+
+/// A file of Wave Video packets, of frames that are not too large to be rebuilt again and again.
+pub fn of_video(bytes: &[u8]) {
+    let (mut receiver, mut packets, mut frames) = (None, 0, 0);
+    let read = container::packets(bytes, &mut |container, packet| {
+        let (size, levels) = (container.size, container.levels);
+        if size.frame_bytes() > 1 << 12 {
+            return;
+        }
+        let receiver =
+            receiver.get_or_insert_with(|| Receiver::new(size, levels, levels.subbands()));
+        packets += 1;
+        // What cannot be used is counted by the receiver, whose counts are looked at below.
+        let _ = receiver.receive(packet, &mut |frame, _| {
+            assert_eq!(frame.size(), size);
+            frames += 1;
+        });
+        let counts = receiver.counts();
+        counts.assert_balanced();
+        assert_eq!((counts.packets, counts.frames), (packets, frames));
+    });
+    assert!(packets * 22 <= bytes.len() as u64);
+    if let (Ok((_, count)), Some(receiver)) = (read, receiver) {
+        let before = frames;
+        if let Ok(counts) = receiver.finish(count, &mut |_, _| frames += 1) {
+            assert!(counts.frames == frames && frames == before.max(count.into()));
+        }
     }
 }

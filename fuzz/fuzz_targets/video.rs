@@ -1,0 +1,4 @@
+//! Fuzzes files of Wave Video packets.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::pure::of_video(bytes));
