@@ -3,6 +3,7 @@
 
 pub mod borrowed;
 mod bpf;
+pub mod bridge;
 pub mod clock;
 pub mod epoll;
 pub mod flow_offload;
@@ -16,6 +17,7 @@ pub mod memory_port;
 pub mod mounts;
 pub mod namespace;
 pub mod netlink;
+pub mod nftables;
 pub mod offload;
 mod packet_memory;
 pub mod packet_port;

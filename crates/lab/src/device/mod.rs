@@ -3,6 +3,7 @@
 pub mod driver;
 pub mod fault;
 pub mod paths;
+pub mod rules;
 pub mod spec;
 mod trace;
 pub mod truth;

@@ -7,6 +7,7 @@ use super::{Finding, Purpose};
 use nilometer_linux::frr;
 use nilometer_linux::memory::{MemoryConfig, PacketMemory};
 use nilometer_linux::namespace::Namespace;
+use nilometer_linux::nftables;
 use nilometer_linux::port::PortIo;
 use nilometer_linux::privilege::{self, Privilege};
 use nilometer_linux::ring::{Ring, RingConfig};
@@ -76,8 +77,20 @@ fn with_privilege(is_root: bool) -> Vec<Finding> {
         true => routing_suite(frr::try_out(&namespace), is_root),
         false => no_routing_suite(),
     });
+    findings.push(packet_filter(nftables::is_installed()));
     findings.push(xdp(xdp_port()));
     findings
+}
+
+fn packet_filter(is_installed: bool) -> Finding {
+    let finding = |found: &str| Finding::ok("nftables", Purpose::Tests, found);
+    match is_installed {
+        true => finding("nft loads rules"),
+        false => finding("not installed").missing(
+            "`lab run --dut nftables` is refused, and its tests are skipped",
+            "install it (Debian: `apt-get install nftables`)",
+        ),
+    }
 }
 
 fn no_routing_suite() -> Finding {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use super::part::FIT_S;
 use super::part::Part;
 use crate::device::paths::Paths;
+use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
 use crate::wiring::ExternalSection;
 use nilometer_files::document;
@@ -70,6 +71,9 @@ pub struct LabConfig {
     /// What a path in front of the device does to packets, whatever the device is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Paths>,
+    /// The rules of the device `nftables`; in a LAB.toml, seen from its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Rules>,
     /// Where the device that the lab did not make stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
@@ -110,7 +114,11 @@ nilometer_wire::named! {
         Nilometer = "nilometer",
         /// The Linux kernel's forwarding in a namespace of its own.
         Linux = "linux",
-        /// The same, by routes that FRR's daemons keep.
+        /// The same behind a packet filter, whose rules `rules` are: a stateful firewall where absent.
+        Nftables = "nftables",
+        /// The Linux kernel's bridge, which forwards by Ethernet addresses.
+        Bridge = "bridge",
+        /// The Linux kernel's forwarding by routes that FRR's daemons keep.
         Frr = "frr",
         /// A box that does to packets what `fault` says.
         Fault = "fault",
@@ -217,6 +225,7 @@ impl Default for LabConfig {
             dut: DutKind::Nilometer,
             fault: None,
             path: None,
+            rules: None,
             external: None,
             router: None,
             clock: Clock::Real,
@@ -266,6 +275,9 @@ impl LabConfig {
         let at = || path.display().to_string();
         if let Some(faults) = &mut config.fault {
             faults.load(folder).context("fault").with_context(at)?;
+        }
+        if let Some(rules) = &mut config.rules {
+            rules.load(folder).context("rules").with_context(at)?;
         }
         if let Some(paths) = &mut config.path {
             paths.load(folder).with_context(at)?;
@@ -324,6 +336,13 @@ impl LabConfig {
             _ => {}
         }
         self.path.as_ref().map_or(Ok(()), Paths::check)?;
+        if let (Some(rules), true) = (&self.rules, self.dut != DutKind::Nftables) {
+            bail!(
+                "{} (--rules, rules) has the rules of the device nftables, and dut is {}: leave one of them out",
+                rules.path().display(),
+                self.dut.name()
+            );
+        }
         match (&self.external, self.dut) {
             (None, DutKind::External) => bail!(
                 "the device external stands between two interfaces of this host: give --client-interface and \

@@ -20,16 +20,21 @@ use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::paths::Paths;
+use crate::device::rules::Rules;
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use crate::wiring::ExternalSection;
 use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::borrowed::ensure_lendable;
+use nilometer_linux::bridge;
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
+use nilometer_linux::nftables;
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
-use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
+use nilometer_linux::testbed::{
+    DeviceKind, InterfaceCounters, PROGRAM_INTERFACES, Testbed, TestbedConfig,
+};
 use nilometer_linux::usage::usage;
 use nilometer_routerd::testbed::RouterFile;
 
@@ -152,9 +157,9 @@ pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig>
     Ok(TestbedConfig {
         device: match dut {
             DutKind::Nilometer => DeviceKind::Program,
-            DutKind::Linux => DeviceKind::Linux,
+            DutKind::Linux | DutKind::Nftables => DeviceKind::Linux,
             DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
-            DutKind::Fault => DeviceKind::Transparent,
+            DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
             DutKind::External => DeviceKind::External,
             DutKind::Wire => DeviceKind::Wire,
         },
@@ -210,6 +215,20 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
     FrrDevice::start(namespace, &testbed.device_ports()).map(Some).context("dut frr")
 }
 
+/// Makes the kernel of the device's namespace what the device is, where that is more than forwarding.
+fn set_up_kernel(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<()> {
+    let Some(namespace) = testbed.device() else { return Ok(()) };
+    match dut {
+        DutKind::Bridge => bridge::join(namespace, &PROGRAM_INTERFACES).context("dut bridge"),
+        DutKind::Nftables => {
+            let rules = config.rules.clone().unwrap_or_else(Rules::built_in);
+            let from = rules.path().display().to_string();
+            nftables::load(namespace, rules.text(), &from).context("dut nftables")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Builds all that a leg needs, links down, and lets it go again: so that a configuration which this
 /// machine cannot carry out is refused before anything is read or written.
 ///
@@ -225,6 +244,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let dut = if config.dut == DutKind::External { DutKind::Wire } else { config.dut };
     let testbed = build_testbed(dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
+    set_up_kernel(config.dut, &testbed, config)?;
     start_router(config.dut, &testbed, config.seed, router)?;
     start_faults(config.dut, &testbed, config, &Arc::default())?;
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
@@ -274,6 +294,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         DutKind::External => None,
         _ => Some(PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?),
     };
+    set_up_kernel(leg.dut, &testbed, leg.config)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
     let boxes = start_faults(leg.dut, &testbed, leg.config, stop)?;
     testbed.raise()?;

@@ -1,20 +1,20 @@
 //! `nilometer lab`: the main job with one command, and its configuration with every default.
 
 use nilometer_files::say;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use super::Exit;
+use super::device::DeviceArgs;
 use super::table::{self, Side, fact};
-use super::wiring::{self, HoldArgs, Interfaces, WiringArgs};
+use super::wiring::{self, HoldArgs, WiringArgs};
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
-use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
-use nilometer_lab::trial::config::{Clock, DutKind, Keep, LabConfig};
+use nilometer_lab::trial::config::{Clock, Keep, LabConfig};
 use nilometer_lab::trial::lost::Loss;
 use nilometer_lab::trial::outcome::Outcome;
 use nilometer_lab::trial::part::Part;
@@ -123,24 +123,8 @@ struct RunArgs {
     /// The longest inter-connection time, seconds of the original.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     bound: Option<f64>,
-    /// The device under test.
-    #[arg(long)]
-    dut: Option<DutKind>,
     #[command(flatten)]
-    interfaces: Interfaces,
-    /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
-    /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key holds for both directions, and with _back for packets to
-    /// the clients (delay_back=5ms). Means `--dut fault`.
-    #[arg(long, value_name = "FAULTS")]
-    fault: Option<FaultSpec>,
-    /// What a path in front of the device does to packets, whatever the device is: the keys of --fault. The device is
-    /// metered behind it. By address pair: `[[path.pair]]` in LAB.toml.
-    #[arg(long, value_name = "FAULTS")]
-    path: Option<FaultSpec>,
-    /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
-    /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
-    #[arg(long, value_name = "ROUTER.toml")]
-    router: Option<PathBuf>,
+    device: DeviceArgs,
     /// Clock of the run: `real`, or `virtual` with simulated hosts and no privileges, for the devices nilometer, fault
     /// and wire.
     #[arg(long, value_name = "CLOCK")]
@@ -261,24 +245,7 @@ impl RunArgs {
         config.model.interval_s = self.interval.or(config.model.interval_s);
         config.model.inter_connection_bound_s =
             self.bound.or(config.model.inter_connection_bound_s);
-        if let Some(path) = &self.path {
-            let mut faults = path.clone();
-            faults.load(Path::new("")).context("--path")?;
-            config.path.get_or_insert_default().faults = Some(faults);
-        }
-        if let Some(fault) = &self.fault {
-            let mut fault = fault.clone();
-            fault.load(Path::new("")).context("--fault")?;
-            (config.fault, config.dut) = (Some(fault), DutKind::Fault);
-        }
-        if let Some(path) = &self.router {
-            (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
-        }
-        for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
-            file.iter().try_for_each(|file| refuse_input(file, wanted))?;
-        }
-        self.interfaces.apply(&mut config);
-        config.dut = self.dut.unwrap_or(config.dut);
+        self.device.apply(&mut config)?;
         config.clock = self.clock.unwrap_or(config.clock);
         config.scheduling = self.scheduling.unwrap_or(config.scheduling);
         let traffic = &mut config.traffic;

@@ -11,6 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod compare;
 mod coverage;
+mod device;
 pub mod doctor;
 mod export;
 pub mod flows;
@@ -216,7 +217,10 @@ mod tests {
         let lines = [
             ("lab run --seed x", "'--seed <N>': a whole number, zero or more, is needed"),
             ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),
-            ("lab run --dut wir", "[possible values: nilometer, linux, frr, fault, wire]"),
+            (
+                "lab run --dut wir",
+                "[possible values: nilometer, linux, nftables, bridge, frr, fault, external, wire]",
+            ),
         ];
         for (typed, end) in lines {
             let said = said(&format!("nilometer {typed}"));

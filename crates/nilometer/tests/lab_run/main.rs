@@ -4,6 +4,7 @@
 mod common;
 mod examples;
 mod external;
+mod kernel_devices;
 mod lab;
 mod lab_router;
 mod lab_says;

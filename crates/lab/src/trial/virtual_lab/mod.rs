@@ -62,7 +62,7 @@ pub fn check(config: &LabConfig) -> Result<()> {
     if config.clock == Clock::Real {
         return Ok(());
     }
-    if matches!(dut, DutKind::Linux | DutKind::Frr | DutKind::External) {
+    if !matches!(dut, DutKind::Nilometer | DutKind::Fault | DutKind::Wire) {
         bail!(
             "--clock virtual (clock): the device {} is the kernel, which has no virtual clock; choose \
              --dut nilometer, fault or wire",

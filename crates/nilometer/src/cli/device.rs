@@ -1,0 +1,71 @@
+//! The device under test, and a path in front of it, as the command line says them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use nilometer_files::input::sight::refuse_input;
+use nilometer_lab::device::rules::Rules;
+use nilometer_lab::device::spec::FaultSpec;
+use nilometer_lab::trial::config::{DutKind, LabConfig};
+
+use super::wiring::Interfaces;
+
+/// Options of `lab run` about the device.
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    /// The device under test.
+    #[arg(long)]
+    dut: Option<DutKind>,
+    #[command(flatten)]
+    interfaces: Interfaces,
+    /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
+    /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key holds for both directions, and with _back for packets to
+    /// the clients (delay_back=5ms). Means `--dut fault`.
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<FaultSpec>,
+    /// What a path in front of the device does to packets, whatever the device is: the keys of --fault. The device is
+    /// metered behind it. By address pair: `[[path.pair]]` in LAB.toml.
+    #[arg(long, value_name = "FAULTS")]
+    path: Option<FaultSpec>,
+    /// The rules of the device `nftables`, as `nft -f` reads them; a stateful firewall where absent. Means `--dut nftables`.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
+    /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
+    #[arg(long, value_name = "ROUTER.toml")]
+    router: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    /// Puts what was given into a configuration.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds something else.
+    pub fn apply(&self, config: &mut LabConfig) -> Result<()> {
+        if let Some(path) = &self.path {
+            let mut faults = path.clone();
+            faults.load(Path::new("")).context("--path")?;
+            config.path.get_or_insert_default().faults = Some(faults);
+        }
+        if let Some(fault) = &self.fault {
+            let mut fault = fault.clone();
+            fault.load(Path::new("")).context("--fault")?;
+            (config.fault, config.dut) = (Some(fault), DutKind::Fault);
+        }
+        if let Some(path) = &self.router {
+            (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
+        }
+        if let Some(path) = &self.rules {
+            let mut rules = Rules::from(path.clone());
+            rules.load(Path::new("")).context("--rules")?;
+            (config.rules, config.dut) = (Some(rules), DutKind::Nftables);
+        }
+        for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
+            file.iter().try_for_each(|file| refuse_input(file, wanted))?;
+        }
+        self.interfaces.apply(config);
+        config.dut = self.dut.unwrap_or(config.dut);
+        Ok(())
+    }
+}
