@@ -4,7 +4,9 @@
 use anyhow::{Context, Result};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoBridgePort, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage,
+};
 
 use super::namespace::Namespace;
 use super::netlink::Netlink;
@@ -12,16 +14,21 @@ use super::netlink::Netlink;
 /// What the bridge is called in its namespace.
 const BRIDGE: &str = "br0";
 
-/// Joins interfaces of a namespace by a bridge, which is up; they may still be down.
+/// Joins interfaces of a namespace by a bridge, which is up; they may still be down. Between those that are `isolated`
+/// nothing passes.
 ///
 /// # Errors
 /// When the kernel has no bridges (CONFIG_BRIDGE), or an interface cannot be a port of one.
-pub fn join(namespace: &Namespace, ports: &[&str]) -> Result<()> {
+pub fn join(namespace: &Namespace, ports: &[&str], isolated: &[&str]) -> Result<()> {
     namespace.enter(|| {
         let mut netlink = Netlink::open()?;
         netlink.create_bridge()?;
         for port in ports {
             netlink.enslave(port)?;
+        }
+        for port in isolated {
+            netlink.enslave(port)?;
+            netlink.isolate(port)?;
         }
         netlink.set_up(BRIDGE)
     })
@@ -45,6 +52,20 @@ impl Netlink {
         message.attributes = vec![LinkAttribute::Controller(self.link(BRIDGE)?.index)];
         self.request(RouteNetlinkMessage::SetLink(message), 0)
             .with_context(|| format!("cannot make {port} a port of the bridge"))
+            .map(drop)
+    }
+
+    /// Lets nothing pass between a port and others of which the same is said (Linux 4.18).
+    fn isolate(&mut self, port: &str) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.link(port)?.index;
+        let isolated = InfoPortData::BridgePort(vec![InfoBridgePort::Isolated(true)]);
+        message.attributes = vec![LinkAttribute::LinkInfo(vec![
+            LinkInfo::PortKind(InfoPortKind::Bridge),
+            LinkInfo::PortData(isolated),
+        ])];
+        self.request(RouteNetlinkMessage::NewLink(message), 0)
+            .with_context(|| format!("cannot isolate {port} from other ports of the bridge"))
             .map(drop)
     }
 }

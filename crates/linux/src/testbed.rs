@@ -200,6 +200,7 @@ impl Layout {
 pub struct Testbed {
     // Given back before the namespaces go.
     borrowed: Option<Borrowed>,
+    card: Option<Namespace>,
     external: Option<External>,
     counted_before: InterfaceCounters,
     client: Namespace,
@@ -222,6 +223,7 @@ impl Testbed {
         let (client, server) = (Namespace::new()?, Namespace::new()?);
         let mut testbed = Testbed {
             borrowed: None,
+            card: None,
             external: config.external.clone(),
             counted_before: InterfaceCounters::default(),
             client,
@@ -425,8 +427,11 @@ const QUIET: [(&str, &str); 9] = [
     ("net/ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// In the hosts: room for many connections, and no memory of earlier ones.
-const HOST: [(&str, &str); 7] = [
+/// In the hosts: no other way than that of the plan, room for many connections, and no memory of earlier ones.
+const HOST: [(&str, &str); 10] = [
+    ("net/ipv4/conf/all/accept_redirects", "0"),
+    ("net/ipv4/conf/default/accept_redirects", "0"),
+    ("net/ipv6/conf/default/accept_redirects", "0"),
     ("net/ipv4/ip_local_port_range", "1024 65535"),
     ("net/ipv4/ip_nonlocal_bind", "1"),
     ("net/ipv6/ip_nonlocal_bind", "1"),

@@ -219,7 +219,7 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
 fn set_up_kernel(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<()> {
     let Some(namespace) = testbed.device() else { return Ok(()) };
     match dut {
-        DutKind::Bridge => bridge::join(namespace, &PROGRAM_INTERFACES).context("dut bridge"),
+        DutKind::Bridge => bridge::join(namespace, &PROGRAM_INTERFACES, &[]).context("dut bridge"),
         DutKind::Nftables => {
             let rules = config.rules.clone().unwrap_or_else(Rules::built_in);
             let from = rules.path().display().to_string();

@@ -6,7 +6,12 @@ use std::net::IpAddr;
 use super::{LinkAddress, Wiring};
 
 /// The device's port on each side, as the texts call it.
-const PORTS: [&str; 2] = ["CLIENT_PORT", "SERVER_PORT"];
+fn ports(wiring: &Wiring) -> [&'static str; 2] {
+    match wiring.is_one_armed() {
+        true => ["PORT"; 2],
+        false => ["CLIENT_PORT", "SERVER_PORT"],
+    }
+}
 
 /// All texts, one below the other, each with a heading.
 pub fn all(wiring: &Wiring) -> String {
@@ -73,7 +78,7 @@ fn family(address: IpAddr) -> &'static str {
 /// As root on a Linux machine.
 pub fn iproute2(wiring: &Wiring) -> String {
     let mut text = String::new();
-    for (side, port) in wiring.sides().into_iter().zip(PORTS) {
+    for (side, port) in wiring.sides().into_iter().zip(ports(wiring)) {
         for LinkAddress { address, length } in &side.device_addresses {
             let _ =
                 writeln!(text, "ip {}address add {address}/{length} dev {port}", family(*address));
@@ -91,7 +96,7 @@ pub fn iproute2(wiring: &Wiring) -> String {
 /// FRR's shell; the kernel below it must forward.
 pub fn frr(wiring: &Wiring) -> String {
     let mut text = String::from("configure terminal\nip forwarding\nipv6 forwarding\n");
-    for (side, port) in wiring.sides().into_iter().zip(PORTS) {
+    for (side, port) in wiring.sides().into_iter().zip(ports(wiring)) {
         let _ = writeln!(text, "interface {port}");
         for LinkAddress { address, length } in &side.device_addresses {
             let word = if address.is_ipv6() { "ipv6" } else { "ip" };
@@ -110,7 +115,7 @@ pub fn frr(wiring: &Wiring) -> String {
 /// A router whose configuration reads as Cisco's.
 pub fn ios(wiring: &Wiring) -> String {
     let mut text = String::from("configure terminal\nip routing\nipv6 unicast-routing\n");
-    for (side, port) in wiring.sides().into_iter().zip(PORTS) {
+    for (side, port) in wiring.sides().into_iter().zip(ports(wiring)) {
         let _ = writeln!(text, "interface {port}");
         for LinkAddress { address, length } in &side.device_addresses {
             let _ = match address {

@@ -110,6 +110,11 @@ impl Wiring {
         })
     }
 
+    /// Whether both sides of the device are behind one interface.
+    pub fn is_one_armed(&self) -> bool {
+        self.client.interface == self.server.interface
+    }
+
     /// The clients' side, the servers'.
     pub fn sides(&self) -> [&WiredSide; 2] {
         [&self.client, &self.server]

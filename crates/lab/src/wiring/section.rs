@@ -13,7 +13,7 @@ use super::GUARDIAN;
 pub struct ExternalSection {
     /// The interface of this host that leads to the device's clients' side.
     pub client_interface: String,
-    /// The one that leads to its servers' side.
+    /// The one that leads to its servers' side; the same where the device has one arm.
     pub server_interface: String,
     /// It forwards by Ethernet addresses, as a switch or a transparent firewall does: it has no addresses, and hosts on
     /// both sides are neighbours.
@@ -62,8 +62,8 @@ impl ExternalSection {
             );
         }
         ensure!(
-            self.client_interface != self.server_interface,
-            "{} is given for both sides: the device stands between two interfaces",
+            !self.transparent || self.client_interface != self.server_interface,
+            "{} is given for both sides: a device that forwards by Ethernet addresses stands between two interfaces",
             self.client_interface
         );
         let macs = [&self.client_device_mac, &self.server_device_mac];
@@ -102,7 +102,7 @@ mod tests {
                 "client_interface = \"a\"".to_owned(),
                 "--server-interface (external.server_interface) is missing",
             ),
-            (both.replace('b', "a"), "for both sides"),
+            (format!("{}transparent = true", both.replace("\"b\"", "\"a\"")), "for both sides"),
             (
                 format!("{both}client_device_mac = \"2:3\""),
                 "client_device_mac: 2:3 is no Ethernet address",
