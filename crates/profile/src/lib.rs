@@ -21,6 +21,7 @@ mod order;
 pub mod outcome;
 mod passage;
 mod ring;
+pub mod stream;
 mod usual;
 
 pub use delay::{DelayConfig, DelaySummary, Delays};

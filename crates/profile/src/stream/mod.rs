@@ -1,0 +1,26 @@
+//! Open-loop streams of test frames: when each is due, how long it is, whose it is, and what became of it.
+//!
+//! A stream is a function of its settings and a seed ([`Schedule`]): the sender and whoever keeps the
+//! [`Ledger`] make it apart from one another, and nothing of it has to be kept. Each frame carries a [`Tag`]
+//! of sixteen bytes behind its UDP header, so that the smallest frame of Ethernet has room for it.
+//!
+//! Frame sizes are those of RFC 2544, section 9: they count the four bytes of the frame check sequence, which no
+//! program sees. A frame of 64 bytes has 60 for us, and an IP packet of 46 in it.
+
+pub mod capture;
+pub mod flows;
+pub mod frame;
+pub mod ledger;
+pub mod schedule;
+pub mod sizes;
+pub mod spacing;
+pub mod tag;
+pub mod validity;
+
+pub use flows::{FlowAddresses, Flows};
+pub use frame::FrameMaker;
+pub use ledger::{Ledger, Packet};
+pub use schedule::{Schedule, Scheduled, StreamSettings};
+pub use sizes::Sizes;
+pub use spacing::Spacing;
+pub use tag::Tag;

@@ -1,0 +1,215 @@
+//! Whether a trial of a stream may be believed: what went wrong with the instrument, and not with the device.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use nilometer_wire::{Span, Time};
+
+use crate::outcome::Imbalance;
+
+/// What a trial is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// A frame that is sent so much after it was due has slipped.
+    pub slip: Span,
+    /// The share of frames that may slip.
+    pub slipped_share: f64,
+    /// The share of the frames that were due that must be sent.
+    pub sent_share: f64,
+    /// The share of the processors' time that a hypervisor may take.
+    pub stolen_share: f64,
+}
+
+/// What one frame of a burst may wait for the frames before it.
+const OF_A_BURST: Span = Span::from_nanos(5_000);
+
+impl Bounds {
+    /// The usual: one frame of a hundred may slip by more than 100 µs, or what a burst of so many frames takes to
+    /// be sent; 99.9 % of frames must be sent; 2 % of the time may be stolen.
+    pub fn of_bursts(frames: u32) -> Bounds {
+        let slip = Span::from_nanos(100_000) + OF_A_BURST * u64::from(frames);
+        Bounds { slip, slipped_share: 0.01, sent_share: 0.999, stolen_share: 0.02 }
+    }
+}
+
+/// What the instrument saw of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observations {
+    /// Frames that were due.
+    pub due: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Those that had slipped.
+    pub slipped: u64,
+    /// The 99th percentile of the time from due to sent, ns.
+    pub pacing_p99_ns: u64,
+    /// By how much the latest frame was late, and when it was due.
+    pub latest: Option<(Span, Time)>,
+    /// The share of the processors' time that a hypervisor took.
+    pub stolen_share: f64,
+    /// How often the kernel broke off its receiving work (`time_squeeze` of `softnet_stat`).
+    pub squeezed: u64,
+    /// Frames that the kernel's backlog had no room for (`dropped`, likewise).
+    pub backlog_dropped: u64,
+    /// Stamps of sending that were overwritten before they were read.
+    pub stamps_lost: u64,
+    /// Frames that came and that the receiver's ring had no room for.
+    pub receiver_lost: u64,
+    /// Frames that were decided before their time.
+    pub overflow: u64,
+    /// Frames that came after they had been taken for lost.
+    pub late: u64,
+    /// The ledger, where it does not balance.
+    pub imbalance: Option<Imbalance>,
+    /// The receiver was stopped, or ended before all had come.
+    pub interrupted: bool,
+}
+
+/// A reason not to believe a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// The pacer was late too often.
+    PacerSlip {
+        /// Frames of a hundred that were late.
+        percent: f64,
+        /// What is late.
+        slip: Span,
+        /// The 99th percentile, ns.
+        p99_ns: u64,
+        /// The latest, and when it was due.
+        latest: Option<(Span, Time)>,
+    },
+    /// Not all that was due was sent.
+    Behind {
+        /// Frames that were due.
+        due: u64,
+        /// Frames that were sent.
+        sent: u64,
+    },
+    /// A hypervisor took the processors away.
+    Stolen(f64),
+    /// The kernel's backlog dropped frames.
+    Backlog(u64),
+    /// The ring of sending stamps ran over.
+    StampsLost(u64),
+    /// The receiver's ring was full.
+    ReceiverLoss(u64),
+    /// The window of open frames was full.
+    Overflow(u64),
+    /// Frames came after the wait for them was over.
+    Late(u64),
+    /// The ledger does not balance.
+    Imbalance(Imbalance),
+    /// The trial was interrupted.
+    Interrupted,
+    /// Nothing was sent.
+    Nothing,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::PacerSlip { percent, slip, p99_ns, latest } => {
+                let us = |ns: u64| ns as f64 / 1e3;
+                write!(
+                    out,
+                    "pacer slip: {percent:.2} % of frames were sent more than {:.0} µs late (p99 {:.1} µs)",
+                    us(slip.as_nanos()),
+                    us(*p99_ns)
+                )?;
+                let Some((most, at)) = latest else { return Ok(()) };
+                let at = at.as_secs_f64();
+                write!(out, ", the latest by {:.1} µs at {at:.3} s", us(most.as_nanos()))
+            }
+            Reason::Behind { due, sent } => {
+                let percent = 100.0 * *sent as f64 / (*due).max(1) as f64;
+                write!(out, "behind: {sent} of {due} frames were sent ({percent:.2} %)")
+            }
+            Reason::Stolen(share) => {
+                write!(out, "stolen time: a hypervisor took {:.1} %", 100.0 * share)
+            }
+            Reason::Backlog(frames) => {
+                write!(out, "softirq backlog: the kernel dropped {frames} frames before the device")
+            }
+            Reason::StampsLost(stamps) => {
+                write!(out, "record ring overflow: {stamps} stamps of sending were lost")
+            }
+            Reason::ReceiverLoss(frames) => {
+                write!(out, "receiver loss: {frames} frames found the receiver's ring full")
+            }
+            Reason::Overflow(frames) => {
+                write!(out, "window overflow: {frames} frames were decided before their time")
+            }
+            Reason::Late(frames) => {
+                write!(out, "late arrivals: {frames} frames came after the wait for them was over")
+            }
+            Reason::Imbalance(imbalance) => write!(out, "the ledger does not balance: {imbalance}"),
+            Reason::Interrupted => out.write_str("the trial was interrupted"),
+            Reason::Nothing => out.write_str("no frame was sent"),
+        }
+    }
+}
+
+/// The reasons not to believe what was seen, the gravest first; none where it may be believed.
+pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
+    let count = |count: u64, reason: fn(u64) -> Reason| (count > 0).then(|| reason(count));
+    let share = seen.slipped as f64 / seen.sent.max(1) as f64;
+    let slip = Reason::PacerSlip {
+        percent: 100.0 * share,
+        slip: bounds.slip,
+        p99_ns: seen.pacing_p99_ns,
+        latest: seen.latest,
+    };
+    let behind = (seen.sent as f64) < bounds.sent_share * seen.due as f64;
+    [
+        seen.interrupted.then_some(Reason::Interrupted),
+        (seen.sent == 0).then_some(Reason::Nothing),
+        count(seen.receiver_lost, Reason::ReceiverLoss),
+        count(seen.stamps_lost, Reason::StampsLost),
+        count(seen.overflow, Reason::Overflow),
+        count(seen.late, Reason::Late),
+        seen.imbalance.map(Reason::Imbalance),
+        (behind && seen.sent > 0).then_some(Reason::Behind { due: seen.due, sent: seen.sent }),
+        (share > bounds.slipped_share).then_some(slip),
+        (seen.stolen_share > bounds.stolen_share).then_some(Reason::Stolen(seen.stolen_share)),
+        count(seen.backlog_dropped, Reason::Backlog),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    /// Each thing that goes wrong invalidates a trial by itself, and says so.
+    #[test]
+    fn each_fault_of_the_instrument_is_named() {
+        let bounds = Bounds::of_bursts(1);
+        let fine = Observations { due: 1_000, sent: 1_000, slipped: 9, ..Default::default() };
+        assert_eq!(reasons(&fine, &bounds), []);
+        let imbalance = Some(Imbalance { debit: 3, credit: 4 });
+        let latest = Some((Span::from_nanos(4_000_000), Time::from_nanos(1_500_000_000)));
+        for (seen, words) in [
+            (Observations { slipped: 11, latest, ..fine }, "4000.0 µs at 1.500 s"),
+            (Observations { sent: 998, ..fine }, "behind: 998 of 1000 frames were sent (99.80 %)"),
+            (Observations { stolen_share: 0.03, ..fine }, "took 3.0 %"),
+            (Observations { backlog_dropped: 2, ..fine }, "dropped 2 frames"),
+            (Observations { stamps_lost: 2, ..fine }, "record ring overflow: 2 stamps"),
+            (Observations { receiver_lost: 3, ..fine }, "receiver loss: 3 frames"),
+            (Observations { overflow: 1, ..fine }, "window overflow: 1"),
+            (Observations { late: 1, ..fine }, "late arrivals: 1"),
+            (Observations { imbalance, ..fine }, "does not balance"),
+            (Observations { interrupted: true, ..fine }, "interrupted"),
+            (Observations { due: 0, sent: 0, slipped: 0, ..fine }, "no frame was sent"),
+        ] {
+            let said = reasons(&seen, &bounds);
+            assert_eq!(said.len(), 1, "{words}: {said:?}");
+            assert!(said[0].to_string().contains(words), "{}", said[0]);
+        }
+        // A squeezed soft interrupt delays frames, which shows; by itself it is no reason.
+        assert_eq!(reasons(&Observations { squeezed: 9, ..fine }, &bounds), []);
+    }
+}
