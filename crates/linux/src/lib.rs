@@ -31,6 +31,7 @@ pub mod processors;
 pub mod ring;
 pub mod scheduling;
 pub mod spinning;
+pub mod stamp;
 pub mod steer;
 pub mod system_file;
 pub mod tap;

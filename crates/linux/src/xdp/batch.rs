@@ -174,24 +174,24 @@ fn send(all: &mut Assembly, interface: u32) {
 
 /// What became of a batch.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// Frames that the kernel refused to send.
-    pub(super) refused: u32,
+    pub(crate) refused: u32,
     /// Its error for the last of them; none where it dropped without a word.
-    pub(super) error: Option<io::Error>,
+    pub(crate) error: Option<io::Error>,
 }
 
 /// The kernel would not run the program.
 #[derive(Debug)]
-pub(super) struct NotSent {
+pub(crate) struct NotSent {
     /// How many frames are lost.
-    pub(super) frames: u32,
+    pub(crate) frames: u32,
     /// Why.
-    pub(super) error: io::Error,
+    pub(crate) error: io::Error,
 }
 
 /// Sends frames by one interface, many in a call.
-pub(super) struct BatchSender {
+pub(crate) struct BatchSender {
     program: OwnedFd,
     shared: SharedMap,
     /// Frames that lie in the shared map.
@@ -207,7 +207,7 @@ impl BatchSender {
     ///
     /// # Errors
     /// When the kernel refuses the program, knows no such helpers, or does not run it at will.
-    pub(super) fn new(interface: u32) -> Result<BatchSender> {
+    pub(crate) fn new(interface: u32) -> Result<BatchSender> {
         let shared = SharedMap::new(SHARED_BYTES).context("cannot make a map for frames")?;
         let program = load(PROG_TYPE_SCHED_CLS, &program(&shared, interface))?;
         let home = namespace().context("cannot tell the namespace of this thread")?;
@@ -219,7 +219,7 @@ impl BatchSender {
     }
 
     /// Whether frames that the calling thread sends go by this interface.
-    pub(super) fn is_at_home(&mut self) -> bool {
+    pub(crate) fn is_at_home(&mut self) -> bool {
         let thread = thread::current().id();
         if self.asked.0 != thread {
             self.asked = (thread, namespace().is_ok_and(|here| here == self.home));
@@ -231,7 +231,7 @@ impl BatchSender {
     ///
     /// # Panics
     /// When there is no room, or the frame is longer than any chunk.
-    pub(super) fn push(&mut self, frame: &[u8], partial: Option<PartialChecksum>) {
+    pub(crate) fn push(&mut self, frame: &[u8], partial: Option<PartialChecksum>) {
         assert!(self.count < FRAMES_MAX && frame.len() <= FRAME_BYTES_MAX);
         let (number, shared) = (self.count, self.shared.value());
         self.count += 1;
@@ -250,7 +250,7 @@ impl BatchSender {
     ///
     /// # Errors
     /// When the kernel does not run the program; then nothing was sent.
-    pub(super) fn send(&mut self) -> Result<Sent, NotSent> {
+    pub(crate) fn send(&mut self) -> Result<Sent, NotSent> {
         #[repr(C)]
         struct TestRun {
             program: u32,

@@ -35,12 +35,14 @@ use super::memory::{MemoryUser, Packet, PacketMemory};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::pending_error;
-use batch::{BatchSender, WORTH_WHILE};
+use batch::WORTH_WHILE;
 use receiving::WayIn;
 use socket::{Wishes, XdpSocket};
 
+pub(crate) use batch::BatchSender;
 pub use mode::XdpMode;
 pub use program::{Attachment, Link};
+pub(crate) use program::{PROG_TYPE_XDP, Program};
 
 /// How to open a port by AF_XDP.
 #[derive(Debug, Clone, PartialEq, Eq)]

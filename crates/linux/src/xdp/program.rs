@@ -30,7 +30,7 @@ use crate::bpf::{
 };
 
 const MAP_TYPE_XSKMAP: u32 = 17;
-const PROG_TYPE_XDP: u32 = 6;
+pub(crate) const PROG_TYPE_XDP: u32 = 6;
 /// `BPF_XDP`, the place that a link attaches to.
 const ATTACH_XDP: u32 = 37;
 const FLAG_GENERIC: u32 = 1 << 1;
@@ -105,9 +105,14 @@ impl SocketMap {
 }
 
 /// A program in the kernel.
-pub(super) struct Program(OwnedFd);
+pub(crate) struct Program(OwnedFd);
 
 impl Program {
+    /// A program that somebody else has loaded.
+    pub(crate) fn of(program: OwnedFd) -> Program {
+        Program(program)
+    }
+
     /// The program that hands frames to the sockets of a map.
     pub(super) fn redirect(map: &SocketMap) -> Result<Program> {
         let mut instructions = REDIRECT;
@@ -117,7 +122,7 @@ impl Program {
 
     /// Attaches the program to an interface of the calling thread's namespace. Where another one
     /// is on its way out, waits for it.
-    pub(super) fn attach(&self, index: u32, how: Attachment) -> io::Result<Link> {
+    pub(crate) fn attach(&self, index: u32, how: Attachment) -> io::Result<Link> {
         #[repr(C)]
         struct Create {
             program: u32,

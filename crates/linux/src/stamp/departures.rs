@@ -1,0 +1,89 @@
+//! The record ring of departures, read: stamps in the order of sequence numbers.
+//!
+//! A record's place is its sequence number modulo the ring, so the program claims nothing and waits for nobody. A reader that is a
+//! whole ring behind finds a later number in the place of the one that it wants, and counts it as lost.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+use super::layout::{RECORD_BYTES, RECORD_STAMP, SLOTS};
+use super::program::load_departures;
+use crate::bpf::{LINK_CREATE, SharedMap, bpf_descriptor};
+use crate::interface::Interface;
+
+/// `BPF_TCX_EGRESS`, the place that the link attaches to.
+const ATTACH_TCX_EGRESS: u32 = 47;
+
+/// The ring and the program that fills it.
+pub struct DepartureRing {
+    // Dropped in this order: the program first.
+    _link: OwnedFd,
+    shared: SharedMap,
+    slots: usize,
+    next: u64,
+    lost: u64,
+}
+
+impl DepartureRing {
+    pub(super) fn open(interface: &str, run: u32, slots: usize) -> Result<DepartureRing> {
+        #[repr(C)]
+        struct Create {
+            program: u32,
+            target: u32,
+            attach_type: u32,
+            flags: u32,
+        }
+        ensure!(
+            slots.is_power_of_two() && (64..=1 << 22).contains(&slots),
+            "a ring of {slots} stamps: choose a power of two from 64 to 4194304"
+        );
+        let step = || format!("cannot stamp what leaves by {interface}");
+        let index = Interface::open(interface, true).with_context(step)?.index();
+        let shared = SharedMap::new(SLOTS + slots * RECORD_BYTES).with_context(step)?;
+        let program = load_departures(&shared, run, slots).with_context(step)?;
+        let create = Create {
+            program: program.as_raw_fd() as u32,
+            target: index,
+            attach_type: ATTACH_TCX_EGRESS,
+            flags: 0,
+        };
+        let link = bpf_descriptor(LINK_CREATE, &create)
+            .context("the traffic control hook takes no program (Linux 6.6)")
+            .with_context(step)?;
+        Ok(DepartureRing { _link: link, shared, slots, next: 0, lost: 0 })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a whole;
+        // the mapping lives as long as the borrow.
+        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    pub(super) fn drain(&mut self, mut each: impl FnMut(u64, u64)) -> usize {
+        let mut count = 0;
+        while count < self.slots {
+            let record = SLOTS + (self.next as usize & (self.slots - 1)) * RECORD_BYTES;
+            let number = self.word(record).load(Ordering::Acquire);
+            if number <= self.next {
+                break;
+            }
+            let stamp_ns = self.word(record + RECORD_STAMP).load(Ordering::Acquire);
+            // A stamp that was overwritten while it was read has another number now, or soon will have: the
+            // program writes the stamp first, a whole ring later, when this number is lost anyway.
+            if number != self.next + 1 || self.word(record).load(Ordering::Acquire) != number {
+                self.lost += 1;
+            } else {
+                each(self.next, stamp_ns);
+            }
+            self.next += 1;
+            count += 1;
+        }
+        count
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+}

@@ -1,0 +1,47 @@
+//! Where the memory of both stamping rings has what: for the programs that write it and for us who read.
+
+/// Counters of the ring of arrivals: slots claimed, frames that found none free.
+pub(super) const HEAD: usize = 0;
+pub(super) const FULL: usize = 64;
+/// Where slots begin, in both rings.
+pub(super) const SLOTS: usize = 128;
+
+/// A slot of arrivals: whose turn it is (its position: it is free; one more: it is filled), the stamp, the length
+/// of the frame, how much of it was kept, the frame.
+pub(super) const SLOT_SEQUENCE: usize = 0;
+pub(super) const SLOT_STAMP: usize = 8;
+pub(super) const SLOT_BYTES: usize = 16;
+pub(super) const SLOT_KEPT: usize = 20;
+pub(super) const FRAME: usize = 24;
+
+/// A slot of departures: the sequence number and one, and the stamp.
+pub(super) const RECORD_BYTES: usize = 16;
+pub(super) const RECORD_STAMP: usize = 8;
+
+const LINE: usize = 64;
+
+/// How a ring of arrivals is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Slots, a power of two.
+    pub(super) slots: usize,
+    /// Bytes from one slot to the next: whole cache lines, an odd number, so that they are spread over a cache's sets.
+    pub(super) stride: usize,
+    /// Bytes of a frame that are kept.
+    pub(super) kept_max: usize,
+}
+
+impl Layout {
+    pub(super) fn new(slots: usize, kept_max: usize) -> Layout {
+        let lines = (FRAME + kept_max).div_ceil(LINE) | 1;
+        Layout { slots, stride: lines * LINE, kept_max }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        SLOTS + self.slots * self.stride + self.kept_max
+    }
+
+    pub(super) fn slot(&self, position: u64) -> usize {
+        SLOTS + (position as usize & (self.slots - 1)) * self.stride
+    }
+}
