@@ -70,8 +70,10 @@ impl DepartureRing {
                 break;
             }
             let stamp_ns = self.word(record + RECORD_STAMP).load(Ordering::Acquire);
-            // A stamp that was overwritten while it was read has another number now, or soon will have: the
-            // program writes the stamp first, a whole ring later, when this number is lost anyway.
+            if number == self.next + 1 && stamp_ns == 0 {
+                break;
+            }
+            // (A whole ring later the program takes the stamp away before it writes another number.)
             if number != self.next + 1 || self.word(record).load(Ordering::Acquire) != number {
                 self.lost += 1;
             } else {
