@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
+use super::lengths::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 
 /// Packets that a recording keeps at most, 16 bytes each.
 pub const PACKETS_MAX: usize = 4 << 20;

@@ -11,15 +11,10 @@
 use alloc::vec::Vec;
 
 use super::flows::{FlowAddresses, Flows};
+pub use super::lengths::{FCS_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use super::schedule::Scheduled;
 use super::tag::{TAG_BYTES, Tag};
 
-/// The shortest frame of Ethernet, with its check sequence; a tag has room in it.
-pub const FRAME_BYTES_MIN: u16 = 64;
-/// The longest without a VLAN tag.
-pub const FRAME_BYTES_MAX: u16 = 1_518;
-/// Bytes of the frame check sequence, which programs do not see.
-pub const FCS_BYTES: u16 = 4;
 /// Where a frame has its tag.
 pub const TAG_AT: usize = 42;
 

@@ -11,6 +11,7 @@ pub mod capture;
 pub mod flows;
 pub mod frame;
 pub mod ledger;
+mod lengths;
 pub mod schedule;
 pub mod sizes;
 pub mod spacing;

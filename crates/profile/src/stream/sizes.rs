@@ -5,7 +5,7 @@
 
 use nilometer_stat::Rng;
 
-use super::frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
+use super::lengths::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 
 const PURPOSE_SIZE: u32 = 0x5354_0102;
 

@@ -49,8 +49,6 @@ pub struct Observations {
     pub stolen_share: f64,
     /// How often the kernel broke off its receiving work (`time_squeeze` of `softnet_stat`).
     pub squeezed: u64,
-    /// Frames that the kernel's backlog had no room for (`dropped`, likewise).
-    pub backlog_dropped: u64,
     /// Stamps of sending that were overwritten before they were read.
     pub stamps_lost: u64,
     /// Frames that came and that the receiver's ring had no room for.
@@ -88,8 +86,8 @@ pub enum Reason {
     },
     /// A hypervisor took the processors away.
     Stolen(f64),
-    /// The kernel's backlog dropped frames.
-    Backlog(u64),
+    /// The kernel broke off its receiving work, which explains why the pacer was late.
+    Squeezed(u64),
     /// The ring of sending stamps ran over.
     StampsLost(u64),
     /// The receiver's ring was full.
@@ -128,8 +126,11 @@ impl fmt::Display for Reason {
             Reason::Stolen(share) => {
                 write!(out, "stolen time: a hypervisor took {:.1} %", 100.0 * share)
             }
-            Reason::Backlog(frames) => {
-                write!(out, "softirq backlog: the kernel dropped {frames} frames before the device")
+            Reason::Squeezed(times) => {
+                write!(
+                    out,
+                    "softirq squeeze: the kernel broke off its receiving work {times} times"
+                )
             }
             Reason::StampsLost(stamps) => {
                 write!(out, "record ring overflow: {stamps} stamps of sending were lost")
@@ -160,7 +161,10 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
         p99_ns: seen.pacing_p99_ns,
         latest: seen.latest,
     };
+    let has_slipped = share > bounds.slipped_share;
     let behind = (seen.sent as f64) < bounds.sent_share * seen.due as f64;
+    // Others' frames squeeze soft interrupts as well: it is told where it has done harm.
+    let is_late = behind || has_slipped;
     [
         seen.interrupted.then_some(Reason::Interrupted),
         (seen.sent == 0).then_some(Reason::Nothing),
@@ -170,9 +174,9 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
         count(seen.late, Reason::Late),
         seen.imbalance.map(Reason::Imbalance),
         (behind && seen.sent > 0).then_some(Reason::Behind { due: seen.due, sent: seen.sent }),
-        (share > bounds.slipped_share).then_some(slip),
+        has_slipped.then_some(slip),
         (seen.stolen_share > bounds.stolen_share).then_some(Reason::Stolen(seen.stolen_share)),
-        count(seen.backlog_dropped, Reason::Backlog),
+        count(if is_late { seen.squeezed } else { 0 }, Reason::Squeezed),
     ]
     .into_iter()
     .flatten()
@@ -196,7 +200,6 @@ mod tests {
             (Observations { slipped: 11, latest, ..fine }, "4000.0 µs at 1.500 s"),
             (Observations { sent: 998, ..fine }, "behind: 998 of 1000 frames were sent (99.80 %)"),
             (Observations { stolen_share: 0.03, ..fine }, "took 3.0 %"),
-            (Observations { backlog_dropped: 2, ..fine }, "dropped 2 frames"),
             (Observations { stamps_lost: 2, ..fine }, "record ring overflow: 2 stamps"),
             (Observations { receiver_lost: 3, ..fine }, "receiver loss: 3 frames"),
             (Observations { overflow: 1, ..fine }, "window overflow: 1"),
@@ -211,5 +214,7 @@ mod tests {
         }
         // A squeezed soft interrupt delays frames, which shows; by itself it is no reason.
         assert_eq!(reasons(&Observations { squeezed: 9, ..fine }, &bounds), []);
+        let late = reasons(&Observations { squeezed: 9, slipped: 30, ..fine }, &bounds);
+        assert!(matches!(late[..], [Reason::PacerSlip { .. }, Reason::Squeezed(9)]), "{late:?}");
     }
 }
