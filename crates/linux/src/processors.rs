@@ -92,10 +92,12 @@ pub fn are_one() -> Result<bool> {
     Ok(allowed()?.len() == 1)
 }
 
-/// The calling thread, pinned; its affinity is as it was before when this is dropped.
+/// Threads that are pinned; their affinity is as it was before when this is dropped, as what they start
+/// inherits it.
 #[derive(Debug)]
 pub struct Apart {
     before: CpuSet,
+    others: Vec<(Pid, CpuSet)>,
 }
 
 /// Pins the calling thread to one CPU, and `others` of this process, of which one works at a time, to
@@ -106,12 +108,13 @@ pub struct Apart {
 pub fn keep_apart(others: impl IntoIterator<Item = i32>) -> Result<Apart> {
     let step = "cannot keep a thread on a processor";
     let allowed = allowed()?;
-    let apart = Apart { before: sched_getaffinity(None).context(step)? };
+    let mut apart = Apart { before: sched_getaffinity(None).context(step)?, others: Vec::new() };
     // (The first processor is where most interrupts are.)
     let from_last = |place: usize| allowed[allowed.len() - 1 - place % allowed.len()];
     stay_at(None, from_last(0)).context(step)?;
     for thread_id in others {
         let thread = Pid::from_raw(thread_id).context("a thread has a number")?;
+        apart.others.push((thread, sched_getaffinity(Some(thread)).context(step)?));
         stay_at(Some(thread), from_last(1)).context(step)?;
     }
     Ok(apart)
@@ -120,6 +123,9 @@ pub fn keep_apart(others: impl IntoIterator<Item = i32>) -> Result<Apart> {
 impl Drop for Apart {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
+        for (thread, before) in &self.others {
+            let _ = sched_setaffinity(Some(*thread), before);
+        }
     }
 }
 

@@ -16,6 +16,9 @@
 //! meter its share, and an endless loop is out of the class after a look or two. The guard has the highest priority
 //! and sleeps between looks.
 //!
+//! A [`Role::Sender`] of test frames spins on purpose, for the seconds of a trial. Where there is a second processor
+//! it stays in its class, and does not count in the sum.
+//!
 //! Where the system refuses the guard the class (it wants `CAP_SYS_NICE` in the initial user namespace, or
 //! `RLIMIT_RTPRIO` of 3), no thread gets it, and [`Timed::granted`] says so.
 
@@ -77,13 +80,17 @@ pub enum Role {
     Client,
     /// Answers them.
     Server,
+    /// Sends test frames at their times, for which it spins.
+    Sender,
+    /// Reads the stamps of test frames before rings are full.
+    Receiver,
 }
 
 impl Role {
     fn priority(self) -> i32 {
         match self {
             Role::Router | Role::FaultBox | Role::Path => 2,
-            Role::Client | Role::Server => 1,
+            Role::Client | Role::Server | Role::Sender | Role::Receiver => 1,
         }
     }
 }
@@ -176,6 +183,12 @@ impl Timed {
         self.add(role, thread_id());
     }
 
+    /// The same until the value is dropped.
+    pub fn enter_for_now(&self, role: Role) -> Entered<'_> {
+        self.enter(role);
+        Entered { timed: self, thread_id: thread_id() }
+    }
+
     /// Puts a thread of this process into the class, as one of this role.
     pub fn add(&self, role: Role, thread_id: i32) {
         // (All is read before the lock is taken: the guard may wait for it.)
@@ -209,6 +222,21 @@ impl Timed {
     }
 }
 
+/// A thread in the class for a while.
+#[derive(Debug)]
+pub struct Entered<'a> {
+    timed: &'a Timed,
+    thread_id: i32,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        lock(&self.timed.threads).members.retain(|member| member.thread_id != self.thread_id);
+        // (Whoever may leave nothing was never in it.)
+        let _ = set_class(self.thread_id, Class::Ordinary, 0);
+    }
+}
+
 impl Drop for Timed {
     fn drop(&mut self) {
         if let Some((end, guard)) = self.guard.take() {
@@ -233,6 +261,10 @@ impl Threads {
             (member.used, member.waited) = (used, waited);
             *self.waited.entry(member.role).or_default() += stood;
             let wanted = if member.class == Some(Class::Ordinary) { ran + stood } else { ran };
+            let wanted = match member.role {
+                Role::Sender if processors > 1.0 => Duration::ZERO,
+                _ => wanted,
+            };
             demands.push((wanted.as_secs_f64() / elapsed.as_secs_f64(), member.class));
             true
         });
@@ -289,6 +321,14 @@ fn set_class(thread_id: i32, class: Class, priority: i32) -> io::Result<()> {
     // SAFETY: the pointer is to a struct of ours, which the kernel reads.
     let status = unsafe { libc::sched_setscheduler(thread_id, policy, &parameters) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Puts a thread of this process into a class, as [`Timed::add`] does a sender.
+///
+/// # Errors
+/// As [`set_class`].
+pub(super) fn class_of_sender(thread_id: i32, class: Class) -> io::Result<()> {
+    set_class(thread_id, class, Role::Sender.priority())
 }
 
 /// How long a thread of this process has waited for a processor, ready to run; none where the kernel does

@@ -132,6 +132,8 @@ fn classes(account: &RunRecord<'_>) -> (String, String) {
             Role::Path => "path",
             Role::Client => "clients",
             Role::Server => "servers",
+            Role::Sender => "senders",
+            Role::Receiver => "receiver",
         };
         format!("{role} {class}, waited {:.3} s for a processor", of.run_queue_s)
     };
