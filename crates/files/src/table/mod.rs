@@ -12,4 +12,5 @@ pub mod model;
 pub mod packets;
 pub mod queues;
 pub mod simulated;
+pub mod stream_packets;
 pub mod text;

@@ -1,0 +1,192 @@
+//! The table of a stream's frames, `nilometer-stream-packets/1`: when each was due, sent and received, and its fate.
+//!
+//! One row is one frame that was sent, or a further copy of one that came. A time is absent where it is not known: a
+//! lost frame was never received, and the stamp of a frame's departure may have been lost.
+
+use anyhow::Result;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+
+use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use super::packets::Fate;
+use crate::document::draft::Draft;
+
+/// The format of a stream's frames.
+pub const STREAM_PACKETS: Format = Format {
+    name: "nilometer-stream-packets/1",
+    schema: "message stream_packets {
+        required int64 sequence (INTEGER(64,false));
+        required int32 direction (INTEGER(8,false));
+        required int32 flow (INTEGER(32,false));
+        required int32 frame_bytes (INTEGER(16,false));
+        required int64 scheduled_ns (INTEGER(64,false));
+        optional int64 sent_ns (INTEGER(64,false));
+        optional int64 received_ns (INTEGER(64,false));
+        required binary fate (STRING);
+        required boolean reordered;
+    }",
+    later: 0,
+};
+
+/// About how many bytes a row takes in the file: what disk budgets and estimates are made with.
+pub const ROW_BYTES: u64 = 24;
+
+/// One frame of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPacketRow {
+    /// Its number in its stream.
+    pub sequence: u64,
+    /// Which way it went: 0 from the clients, 1 from the servers.
+    pub direction: u8,
+    /// The number of its flow.
+    pub flow: u32,
+    /// How long the frame is, with its check sequence.
+    pub frame_bytes: u16,
+    /// When it was due, ns since the stream began.
+    pub scheduled_ns: u64,
+    /// When it was sent, likewise.
+    pub sent_ns: Option<u64>,
+    /// When it was received, likewise.
+    pub received_ns: Option<u64>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Did it come after a frame of its flow that was sent later?
+    pub reordered: bool,
+}
+
+/// Columns in the order of the schema.
+struct Columns {
+    sequence: Column<Int64Type>,
+    direction: Column<Int32Type>,
+    flow: Column<Int32Type>,
+    frame_bytes: Column<Int32Type>,
+    scheduled: Column<Int64Type>,
+    sent: Column<Int64Type>,
+    received: Column<Int64Type>,
+    fate: Column<ByteArrayType>,
+    reordered: Column<BoolType>,
+}
+
+impl Columns {
+    fn all(&mut self) -> [&mut dyn Cells; 9] {
+        [
+            &mut self.sequence,
+            &mut self.direction,
+            &mut self.flow,
+            &mut self.frame_bytes,
+            &mut self.scheduled,
+            &mut self.sent,
+            &mut self.received,
+            &mut self.fate,
+            &mut self.reordered,
+        ]
+    }
+}
+
+/// A table of frames being written.
+pub struct StreamPacketWriter {
+    table: TableWriter,
+    columns: Columns,
+    /// Each fate's word as a cell, made once and shared by all rows.
+    words: Vec<(Fate, ByteArray)>,
+    held: usize,
+    packets: u64,
+}
+
+impl StreamPacketWriter {
+    /// Begins the table that will be what the draft becomes.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn on(draft: Draft) -> Result<StreamPacketWriter> {
+        let table = TableWriter::on(draft, &STREAM_PACKETS)?;
+        let words = Fate::ALL.map(|fate| (fate, fate.name().as_bytes().to_vec().into()));
+        let columns = Columns {
+            sequence: Column::required(),
+            direction: Column::required(),
+            flow: Column::required(),
+            frame_bytes: Column::required(),
+            scheduled: Column::required(),
+            sent: Column::optional(),
+            received: Column::optional(),
+            fate: Column::required(),
+            reordered: Column::required(),
+        };
+        Ok(StreamPacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, row: &StreamPacketRow) -> Result<()> {
+        let columns = &mut self.columns;
+        columns.sequence.push(row.sequence as i64);
+        columns.direction.push(row.direction.into());
+        columns.flow.push(row.flow as i32);
+        columns.frame_bytes.push(row.frame_bytes.into());
+        columns.scheduled.push(row.scheduled_ns as i64);
+        columns.sent.push_optional(row.sent_ns.map(|stamp| stamp as i64));
+        columns.received.push_optional(row.received_ns.map(|stamp| stamp as i64));
+        let word = self.words.iter().find(|(fate, _)| *fate == row.fate);
+        columns.fate.push(word.expect("every fate has its word").1.clone());
+        columns.reordered.push(row.reordered);
+        self.held += 1;
+        self.packets += 1;
+        if self.held == ROW_GROUP_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the file with `marks` in its metadata; it now gets its name. Says how many rows it has.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish(mut self, marks: &[(&str, String)]) -> Result<u64> {
+        self.flush()?;
+        self.table.finish(marks)?;
+        Ok(self.packets)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.held > 0 {
+            self.table.write_group(&mut self.columns.all())?;
+            self.held = 0;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{TABLE, guard_output};
+    use crate::table::columns::TableReader;
+
+    #[test]
+    fn every_frame_has_its_row() {
+        let name = format!("nilometer-stream-packets-{}.parquet", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let draft = guard_output(&path, &[], true, TABLE).unwrap().draft();
+        let mut writer = StreamPacketWriter::on(draft.unwrap()).unwrap();
+        let rows = ROW_GROUP_ROWS as u64 + 11;
+        for sequence in 0..rows {
+            let row = StreamPacketRow {
+                sequence,
+                direction: (sequence % 2) as u8,
+                flow: 3,
+                frame_bytes: 64,
+                scheduled_ns: sequence * 10,
+                sent_ns: (!sequence.is_multiple_of(5)).then_some(sequence * 10 + 1),
+                received_ns: None,
+                fate: Fate::Lost,
+                reordered: false,
+            };
+            writer.write(&row).unwrap();
+        }
+        assert_eq!(writer.finish(&[("seed", "7".into())]).unwrap(), rows);
+        let table = TableReader::open(&path, &STREAM_PACKETS).unwrap();
+        assert_eq!((table.mark("seed"), table.groups()), (Some("7"), 2));
+        std::fs::remove_file(path).unwrap();
+    }
+}
