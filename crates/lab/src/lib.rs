@@ -5,5 +5,6 @@ pub mod device;
 pub mod doctor;
 pub mod generate;
 pub mod simulate;
+pub mod stream;
 pub mod trial;
 pub mod wiring;

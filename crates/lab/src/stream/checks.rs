@@ -1,0 +1,41 @@
+//! What a trial sees of the machine that it runs on: stolen time, and the kernel's receiving soft interrupts.
+
+use anyhow::Result;
+use nilometer_linux::machine::Machine;
+use nilometer_linux::softnet::Softnet;
+
+/// The machine when a trial began.
+#[derive(Debug)]
+pub struct Watch {
+    machine: Machine,
+    softnet: Softnet,
+}
+
+/// What happened to it since.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MachineSeen {
+    /// The share of its processors' time that a hypervisor took.
+    pub stolen_share: f64,
+    /// What the kernel's receiving dropped and broke off, of all interfaces.
+    pub softnet: Softnet,
+}
+
+impl Watch {
+    /// From now on.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn begin() -> Result<Watch> {
+        Ok(Watch { machine: Machine::now()?, softnet: Softnet::now()? })
+    }
+
+    /// Until now.
+    ///
+    /// # Errors
+    /// As [`Watch::begin`].
+    pub fn end(&self) -> Result<MachineSeen> {
+        let used = Machine::now()?.since(&self.machine);
+        let stolen_share = used.stolen_s / used.all_s.max(f64::MIN_POSITIVE);
+        Ok(MachineSeen { stolen_share, softnet: Softnet::now()?.since(&self.softnet) })
+    }
+}

@@ -1,0 +1,169 @@
+//! Devices under test that the lab starts itself, between the two ends of a testbed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use nilometer_linux::frr::FrrDevice;
+use nilometer_linux::prefix::Prefix;
+use nilometer_linux::scheduling::{Role, Timed};
+use nilometer_linux::testbed::{DeviceKind, Testbed, TestbedConfig};
+use nilometer_routerd::testbed::RouterFile;
+use nilometer_sim::fault::FaultCounts;
+use nilometer_wire::Span;
+
+use crate::device::fault::{FaultDevice, FaultSeen, Stands};
+use crate::device::paths::Paths;
+use crate::device::spec::FaultSpec;
+use crate::trial::config::DutKind;
+use crate::trial::router::{RouterSeen, RouterUnderTest};
+
+/// Which device, and how it is to be.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The kind.
+    pub dut: DutKind,
+    /// What a fault box does.
+    pub fault: Option<FaultSpec>,
+    /// What our router is, if that is said.
+    pub router: Option<RouterFile>,
+    /// The seed of a device that draws by chance.
+    pub seed: u64,
+}
+
+impl Asked {
+    /// Nothing but a wire.
+    pub fn wire() -> Asked {
+        Asked { dut: DutKind::Wire, fault: None, router: None, seed: 0 }
+    }
+
+    /// Reads what the device's files say.
+    ///
+    /// # Errors
+    /// When they are not what they should be.
+    pub fn new(
+        dut: DutKind,
+        fault: Option<FaultSpec>,
+        router: Option<&Path>,
+        seed: u64,
+    ) -> Result<Asked> {
+        let router = router.map(RouterFile::read).transpose()?;
+        Ok(Asked { dut, fault, router, seed })
+    }
+
+    /// The longest that a frame may stay in the device, by what its files say.
+    pub fn longest_stay(&self) -> Span {
+        match self.dut {
+            DutKind::Fault => self.fault.as_ref().map_or(Span::ZERO, |fault| fault.longest_stay()),
+            DutKind::Nilometer => {
+                let stays = self.router.as_ref().map(RouterFile::stays).unwrap_or_default();
+                stays.into_iter().max().unwrap_or(Span::ZERO)
+            }
+            _ => Span::ZERO,
+        }
+    }
+}
+
+/// What the testbed for a device is to look like.
+pub fn testbed_config(dut: DutKind) -> TestbedConfig {
+    let device = match dut {
+        DutKind::Nilometer => DeviceKind::Program,
+        DutKind::Linux => DeviceKind::Linux,
+        DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
+        DutKind::Fault => DeviceKind::Transparent,
+        DutKind::Wire => DeviceKind::Wire,
+    };
+    let usual = TestbedConfig::default();
+    // (A stream is of IPv4; neighbours and routes of the other family would be of no use.)
+    let four = |all: Vec<Prefix>| all.into_iter().filter(|one| !one.is_ipv6()).collect();
+    TestbedConfig {
+        device,
+        clients: four(usual.clients),
+        servers: four(usual.servers),
+        links: four(usual.links),
+        ..TestbedConfig::default()
+    }
+}
+
+/// A device at work.
+pub struct Device<'a> {
+    router: Option<RouterUnderTest<'a>>,
+    fault: Option<FaultDevice>,
+    _frr: Option<FrrDevice<'a>>,
+}
+
+/// What a device says of itself afterwards.
+pub struct DeviceSeen {
+    /// Our router.
+    pub router: Option<RouterSeen>,
+    /// The fault box.
+    pub fault: Option<FaultCounts>,
+    /// Packets that were still in the fault box at the end, and frames that no port took.
+    pub left_behind: u64,
+}
+
+impl<'a> Device<'a> {
+    /// Starts it in a testbed whose links are down, and takes these up.
+    ///
+    /// # Errors
+    /// When it cannot be started; one line says what it needs.
+    pub fn start(
+        asked: &'a Asked,
+        testbed: &'a Testbed,
+        timed: &Timed,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Device<'a>> {
+        let router = (asked.dut == DutKind::Nilometer)
+            .then(|| RouterUnderTest::start(testbed, asked.seed, asked.router.as_ref()))
+            .transpose()?;
+        let fault = match (asked.dut, &asked.fault) {
+            (DutKind::Fault, fault) => {
+                let paths = Paths::from(fault.clone().unwrap_or_default());
+                let stands = Stands::AsDevice;
+                Some(FaultDevice::start(testbed, stands, (&paths, asked.seed), stop)?)
+            }
+            _ => None,
+        };
+        testbed.raise()?;
+        if let Some(router) = &router {
+            router.wait_until_up()?;
+            timed.add(Role::Router, router.thread_id()?);
+        }
+        if let Some(fault) = &fault {
+            timed.add(Role::FaultBox, fault.thread_id());
+            fault.watch_from(std::time::Instant::now());
+        }
+        let frr = match testbed.device().filter(|_| asked.dut == DutKind::Frr) {
+            Some(namespace) => {
+                Some(FrrDevice::start(namespace, &testbed.device_ports()).context("dut frr")?)
+            }
+            None => None,
+        };
+        Ok(Device { router, fault, _frr: frr })
+    }
+
+    /// Its threads that forward, where it has some.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub fn threads(&self) -> Result<Vec<i32>> {
+        let router = self.router.as_ref().map(RouterUnderTest::thread_id).transpose()?;
+        Ok(router.into_iter().chain(self.fault.as_ref().map(FaultDevice::thread_id)).collect())
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub fn stop(self) -> Result<DeviceSeen> {
+        let router = self.router.map(RouterUnderTest::stop).transpose()?;
+        let fault = self.fault.map(FaultDevice::stop).transpose()?;
+        let left = |seen: &FaultSeen| seen.inside + seen.unsent;
+        Ok(DeviceSeen {
+            router,
+            left_behind: fault.as_ref().map_or(0, left),
+            fault: fault.map(|seen| seen.counts),
+        })
+    }
+}

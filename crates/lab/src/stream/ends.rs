@@ -1,0 +1,69 @@
+//! The two ends of a stream: an interface each, in a namespace, and what frames from there say.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context, Result, bail};
+use nilometer_linux::namespace::Namespace;
+use nilometer_linux::netlink::MacAddress;
+use nilometer_linux::testbed::{
+    CLIENT_INTERFACE, Layout, SERVER_INTERFACE, Testbed, TestbedConfig,
+};
+use nilometer_profile::stream::flows::Network;
+use nilometer_profile::stream::frame::Link;
+
+/// One end: any interface that carries Ethernet.
+#[derive(Clone, Debug)]
+pub struct End<'a> {
+    /// Where the interface is.
+    pub namespace: &'a Namespace,
+    /// The interface.
+    pub interface: String,
+    /// The addresses of this end, which the device routes to its interface.
+    pub network: Network,
+    /// The interface's link-layer address.
+    pub mac: MacAddress,
+    /// The link-layer address to which the device wants frames from this end.
+    pub gateway: MacAddress,
+}
+
+impl End<'_> {
+    /// The link-layer addresses of what this end sends.
+    pub fn link(&self) -> Link {
+        Link { source: self.mac, destination: self.gateway }
+    }
+}
+
+/// The ends of a testbed, the client's first.
+///
+/// # Errors
+/// When a pool has no IPv4 network of at most 30 bits.
+pub fn of_testbed<'a>(testbed: &'a Testbed, config: &TestbedConfig) -> Result<[End<'a>; 2]> {
+    let [client, server] = Layout::new(config)?.hosts();
+    let end = |namespace, interface: &str, network, [mac, gateway]: [MacAddress; 2]| End {
+        namespace,
+        interface: interface.to_owned(),
+        network,
+        mac,
+        gateway,
+    };
+    let networks = [network(&config.clients, "clients")?, network(&config.servers, "servers")?];
+    Ok([
+        end(testbed.client(), CLIENT_INTERFACE, networks[0], client),
+        end(testbed.server(), SERVER_INTERFACE, networks[1], server),
+    ])
+}
+
+fn network(pools: &[nilometer_linux::prefix::Prefix], whose: &str) -> Result<Network> {
+    let pool = pools.iter().find(|pool| !pool.is_ipv6());
+    let pool = pool.with_context(|| format!("a stream needs an IPv4 pool of {whose}"))?;
+    let IpAddr::V4(address) = pool.address() else { bail!("{pool} is no IPv4 network") };
+    if pool.length() > 30 {
+        bail!("{pool} has too few addresses for flows: give a network of at most 30 bits");
+    }
+    Ok(Network { address, length: pool.length() })
+}
+
+/// A network as the stamping programs want it.
+pub(super) fn source(network: Network) -> (Ipv4Addr, u8) {
+    (network.address, network.length)
+}

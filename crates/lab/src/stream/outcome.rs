@@ -1,0 +1,297 @@
+//! The result of a stream, `result.json`: rates, packets by fate, delays, pacing, and whether it may be believed.
+
+use nilometer_profile::Direction;
+use nilometer_profile::stream::StreamSettings;
+use nilometer_report::story::PacketCounts;
+use nilometer_stat::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::trial::{Seen, StreamSeen};
+use crate::trial::outcome::Delay;
+
+/// The name and version of the document.
+pub const FORMAT: &str = "nilometer-stream/1";
+
+/// From the time at which a frame was due to that at which it was sent, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Median.
+    pub p50: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// The latest.
+    pub max: u64,
+}
+
+/// Which stamps there are, and which were taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stamps {
+    /// Stamps of a card's clock; the lab's links have no card.
+    pub hardware: bool,
+    /// Stamps taken by programs in the driver.
+    pub driver: bool,
+    /// Stamps that the kernel takes where the driver passes a frame on (as packet sockets are given them).
+    pub software: bool,
+    /// Packet sockets.
+    pub socket: bool,
+    /// The pair in use, in words: sending, receiving.
+    pub pair: [String; 2],
+    /// Why a better pair was not used; nothing where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// Delays of one size of frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SizeDelay {
+    /// Bytes of the frame with its check sequence.
+    pub frame_bytes: u16,
+    /// Frames that came unharmed.
+    pub packets: u64,
+    /// Their delay.
+    pub delay_ns: Delay,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamOutcome {
+    /// `to_servers` or `to_clients`.
+    pub name: String,
+    /// Frames a second that were due.
+    pub offered_pps: f64,
+    /// Frames a second that were sent.
+    pub sent_pps: f64,
+    /// Frames a second that came.
+    pub received_pps: f64,
+    /// Frames that were due.
+    pub scheduled: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that came, copies included.
+    pub received: u64,
+    /// Of those that were sent, frames that found no room in front of the device.
+    pub refused: u64,
+    /// By fate.
+    pub packets: PacketCounts,
+    /// From sent to received, of frames that came unharmed.
+    pub delay_ns: Option<Delay>,
+    /// From due to received, likewise.
+    pub delay_scheduled_ns: Option<Delay>,
+    /// From due to sent.
+    pub pacing_ns: Option<Pacing>,
+    /// By size of frame.
+    pub sizes: Vec<SizeDelay>,
+    /// Whether it may be believed.
+    pub valid: bool,
+    /// Why not.
+    pub why: Vec<String>,
+}
+
+/// The bare wire beside the device, by the same stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireOutcome {
+    /// Delay over it.
+    pub delay_ns: Option<Delay>,
+    /// The noise of the instrument: p95 − p5 of that.
+    pub noise_ns: Option<u64>,
+    /// Whether the calibration may be believed.
+    pub valid: bool,
+    /// Why not.
+    pub why: Vec<String>,
+}
+
+/// A `result.json` of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// [`FORMAT`].
+    pub format: String,
+    /// Version of the tool.
+    pub version: String,
+    /// Commit that it was built from.
+    pub commit: String,
+    /// The device under test.
+    pub dut: String,
+    /// The seed.
+    pub seed: u64,
+    /// When frames were due, and which sizes they had.
+    pub pattern: String,
+    /// Bytes of a frame on average, with its check sequence.
+    pub frame_bytes: f64,
+    /// Flows that took turns.
+    pub flows: u32,
+    /// How long the stream was to go on.
+    pub seconds: f64,
+    /// Who took stamps.
+    pub stamps: Stamps,
+    /// Frames a second that were due, both directions together.
+    pub offered_pps: f64,
+    /// Frames a second that were sent, likewise.
+    pub sent_pps: f64,
+    /// By fate, likewise.
+    pub packets: PacketCounts,
+    /// From sent to received, likewise.
+    pub delay_ns: Option<Delay>,
+    /// From due to received, likewise.
+    pub delay_scheduled_ns: Option<Delay>,
+    /// From due to sent, likewise.
+    pub pacing_ns: Option<Pacing>,
+    /// The bare wire; none where the device is one, and where it was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<WireOutcome>,
+    /// To the servers, then to the clients.
+    pub directions: Vec<StreamOutcome>,
+    /// Whether it may be believed.
+    pub valid: bool,
+    /// Why not.
+    pub why: Vec<String>,
+    /// The most frames in the receiver's ring at once, and how many it holds.
+    pub ring: [u64; 2],
+    /// What a hypervisor took of the processors, in percent.
+    pub stolen_percent: f64,
+    /// How often the kernel broke off its receiving work, of all interfaces of the machine.
+    pub squeezed: u64,
+    /// What the fault box says that it did, where it was the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<FaultTruth>,
+    /// Rows of the table of frames, and frames that have none.
+    pub rows: [u64; 2],
+}
+
+/// What the fault box says that it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultTruth {
+    /// Packets that it was given.
+    pub received: u64,
+    /// Packets that it sent, copies included.
+    pub sent: u64,
+    /// Packets that it lost.
+    pub lost: u64,
+    /// Packets that it damaged.
+    pub corrupted: u64,
+    /// Packets that it copied.
+    pub duplicated: u64,
+    /// Packets that it held back.
+    pub held_back: u64,
+    /// Packets that it had no room for.
+    pub discarded: u64,
+}
+
+/// The usual quantiles of some nanoseconds.
+pub fn delay(histogram: &Histogram) -> Option<Delay> {
+    Some(Delay {
+        p5: histogram.quantile(0.05)?,
+        mean: histogram.mean()?,
+        p50: histogram.quantile(0.50)?,
+        p95: histogram.quantile(0.95)?,
+        p99: histogram.quantile(0.99)?,
+    })
+}
+
+/// The noise of a wire: p95 − p5.
+pub fn noise_ns(delay: Option<Delay>) -> Option<u64> {
+    delay.map(|delay| delay.p95 - delay.p5)
+}
+
+fn pacing(histogram: &Histogram) -> Option<Pacing> {
+    Some(Pacing {
+        p50: histogram.quantile(0.50)?,
+        p95: histogram.quantile(0.95)?,
+        p99: histogram.quantile(0.99)?,
+        max: histogram.max()?,
+    })
+}
+
+fn packets(seen: &StreamSeen) -> PacketCounts {
+    let counts = &seen.counts;
+    PacketCounts {
+        entered: counts.entered,
+        left: counts.left,
+        lost: counts.lost,
+        originated: counts.originated,
+        consumed: counts.consumed,
+        reordered: counts.reordered,
+        duplicated: counts.duplicated,
+        corrupted: counts.corrupted,
+        meter_lost: seen.receiver_lost,
+    }
+}
+
+/// How long a stream went on, seconds: as it was to, or until it was stopped.
+fn length_s(seen: &StreamSeen, settings: &StreamSettings) -> f64 {
+    let whole = settings.length.as_secs_f64();
+    let is_stopped = seen.why.contains(&nilometer_profile::stream::validity::Reason::Interrupted);
+    if is_stopped { (seen.paced.last_due_ns as f64 / 1e9).clamp(1e-3, whole) } else { whole }
+}
+
+impl StreamOutcome {
+    /// What came of one stream.
+    pub fn of(seen: &StreamSeen, settings: &StreamSettings) -> StreamOutcome {
+        let length_s = length_s(seen, settings);
+        let rate = |count: u64| count as f64 / length_s;
+        let sizes = seen.by_size.iter().filter_map(|(&frame_bytes, histogram)| {
+            let packets = histogram.count();
+            Some(SizeDelay { frame_bytes, packets, delay_ns: delay(histogram)? })
+        });
+        let name = match seen.direction {
+            Direction::ClientToServer => "to_servers",
+            Direction::ServerToClient => "to_clients",
+        };
+        StreamOutcome {
+            name: name.to_owned(),
+            offered_pps: rate(seen.paced.due),
+            sent_pps: rate(seen.paced.sent),
+            received_pps: rate(seen.counts.left),
+            scheduled: seen.paced.due,
+            sent: seen.paced.sent,
+            received: seen.counts.left,
+            refused: seen.paced.refused,
+            packets: packets(seen),
+            delay_ns: delay(&seen.timings.delay),
+            delay_scheduled_ns: delay(&seen.timings.delay_scheduled),
+            pacing_ns: pacing(&seen.timings.pacing),
+            sizes: sizes.collect(),
+            valid: seen.why.is_empty(),
+            why: seen.why.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// Sums of both directions: rates, packets, delays, pacing, reasons.
+pub(super) fn together(outcome: &mut Outcome, seen: &Seen) {
+    let merged = |of: fn(&StreamSeen) -> &Histogram| {
+        let mut all = Histogram::new();
+        seen.streams.iter().for_each(|stream| all.merge(of(stream)));
+        all
+    };
+    outcome.offered_pps = outcome.directions.iter().map(|way| way.offered_pps).sum();
+    outcome.sent_pps = outcome.directions.iter().map(|way| way.sent_pps).sum();
+    for way in &outcome.directions {
+        let (sum, packets) = (&mut outcome.packets, &way.packets);
+        sum.entered += packets.entered;
+        sum.left += packets.left;
+        sum.lost += packets.lost;
+        sum.originated += packets.originated;
+        sum.consumed += packets.consumed;
+        sum.reordered += packets.reordered;
+        sum.duplicated += packets.duplicated;
+        sum.corrupted += packets.corrupted;
+        sum.meter_lost += packets.meter_lost;
+    }
+    outcome.delay_ns = delay(&merged(|stream| &stream.timings.delay));
+    outcome.delay_scheduled_ns = delay(&merged(|stream| &stream.timings.delay_scheduled));
+    outcome.pacing_ns = pacing(&merged(|stream| &stream.timings.pacing));
+    outcome.valid = outcome.directions.iter().all(|way| way.valid);
+    let is_one = outcome.directions.len() == 1;
+    let why = outcome.directions.iter().flat_map(|way| {
+        way.why
+            .iter()
+            .map(move |why| if is_one { why.clone() } else { format!("{}: {why}", way.name) })
+    });
+    outcome.why = why.collect();
+    outcome.stolen_percent = 100.0 * seen.machine.stolen_share;
+    outcome.squeezed = seen.machine.softnet.squeezed;
+    let most = seen.streams.iter().map(|stream| stream.most_waiting).max();
+    outcome.ring[0] = most.unwrap_or(0);
+}

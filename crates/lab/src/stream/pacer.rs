@@ -1,0 +1,155 @@
+//! The pacer: sends each frame of a schedule at its time, spinning for the last of the wait.
+//!
+//! A pacer whose frames are too close to sleep between them takes its turns in the real-time class
+//! ([`nilometer_linux::rt_throttling`]). The next frame is made while the time is not yet come, so that nothing but the call stands between a frame's
+//! time and its departure. Where the pacer falls behind, all that is due goes out in one call, up to a batch. How
+//! late each frame was the stamps tell.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nilometer_linux::epoll::PromptTimers;
+use nilometer_linux::rt_throttling::Turns;
+use nilometer_linux::stamp::monotonic_ns;
+use nilometer_linux::stamp::sender::{BATCH_MAX, Sender};
+use nilometer_profile::stream::{FrameMaker, Schedule, Scheduled};
+
+use super::live::LiveStream;
+
+/// The last of a wait is spun through, ns: a sleep overshoots, and a processor that has slept is slow for a while.
+const SPIN_NS: u64 = 5_000_000;
+/// A wait that is longer by less than this is spun through as well, ns.
+const SLEEP_MIN_NS: u64 = 100_000;
+/// Before that time the thread may change its class, which takes some microseconds.
+const TURN_NS: u64 = 8_000;
+/// The longest sleep, so that a stop is noticed, ns.
+const SLEEP_NS: u64 = 20_000_000;
+
+/// What a pacer did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paced {
+    /// Frames that were due until it ended.
+    pub due: u64,
+    /// Frames that the kernel took.
+    pub sent: u64,
+    /// Their bytes, check sequences included.
+    pub bytes: u64,
+    /// Of these, frames that the interface refused: the device's side had no room for them.
+    pub refused: u64,
+    /// When the last was due, ns after the beginning.
+    pub last_due_ns: u64,
+}
+
+/// A frame that is due, and its number.
+struct Batch<'a> {
+    maker: &'a FrameMaker,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    number: u64,
+}
+
+impl Batch<'_> {
+    fn push(&mut self, one: &Scheduled) {
+        self.maker.write(self.number, one, &mut self.bytes);
+        self.ends.push(self.bytes.len());
+        self.number += 1;
+    }
+
+    /// Forgets the first frames.
+    fn drop_first(&mut self, count: usize) {
+        if count == self.ends.len() {
+            self.bytes.clear();
+            self.ends.clear();
+            return;
+        }
+        let taken = self.ends[count - 1];
+        self.bytes.drain(..taken);
+        self.ends.drain(..count);
+        self.ends.iter_mut().for_each(|end| *end -= taken);
+    }
+}
+
+/// Sends a schedule that begins at `origin_ns` of the monotonic clock, until its end or `stop`.
+///
+/// # Errors
+/// When the interface is down or gone.
+pub(super) fn pace(
+    mut schedule: Schedule,
+    maker: &FrameMaker,
+    sender: &mut Sender,
+    origin_ns: u64,
+    (live, stop): (&LiveStream, &AtomicBool),
+) -> Result<Paced> {
+    let (_prompt, mut turns) = (PromptTimers::new(), Turns::new());
+    let mut batch = Batch { maker, bytes: Vec::new(), ends: Vec::new(), number: 0 };
+    let mut paced = Paced::default();
+    let mut next = schedule.next();
+    let due_ns = |one: &Scheduled| origin_ns + one.at.as_nanos();
+    while let Some(one) = next {
+        batch.push(&one);
+        paced.due += 1;
+        paced.last_due_ns = one.at.as_nanos();
+        next = schedule.next();
+        let mut now = wait_until(due_ns(&one), &mut turns, stop);
+        while let Some(other) = next.filter(|other| due_ns(other) <= now)
+            && batch.ends.len() < BATCH_MAX
+        {
+            batch.push(&other);
+            paced.due += 1;
+            paced.last_due_ns = other.at.as_nanos();
+            next = schedule.next();
+            // (Those that became due meanwhile go with the others.)
+            now = monotonic_ns();
+        }
+        let count = send(&mut batch, sender, &mut paced, stop)?;
+        live.sent.store(paced.sent, Relaxed);
+        live.sent_bytes.store(paced.bytes, Relaxed);
+        if stop.load(Relaxed) || !count {
+            break;
+        }
+    }
+    paced.refused = sender.refused();
+    Ok(paced)
+}
+
+/// Sends all of a batch; false where it was stopped before.
+fn send(
+    batch: &mut Batch<'_>,
+    sender: &mut Sender,
+    paced: &mut Paced,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    while !batch.ends.is_empty() {
+        let count = sender.send(&batch.bytes, &batch.ends).context("a test frame is not sent")?;
+        if count > 0 {
+            paced.sent += count as u64;
+            paced.bytes += batch.ends[count - 1] as u64 + 4 * count as u64;
+            batch.drop_first(count);
+        } else if stop.load(Relaxed) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns at a time of the monotonic clock, or as soon as it is to stop; says what time it is.
+fn wait_until(due_ns: u64, turns: &mut Turns, stop: &AtomicBool) -> u64 {
+    loop {
+        let now = monotonic_ns();
+        let left = due_ns.saturating_sub(now);
+        turns.turn_if_overdue(now);
+        if left == 0 || stop.load(Relaxed) {
+            return now;
+        }
+        if left > SPIN_NS + SLEEP_MIN_NS {
+            thread::sleep(Duration::from_nanos((left - SPIN_NS).min(SLEEP_NS)));
+        } else {
+            if left > TURN_NS {
+                turns.turn(now);
+            }
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The receiver: reads the stamps of both ends, and keeps the ledger of each stream.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use nilometer_linux::stamp::{Arrival, Arrivals, Departures, PLACE_AT, RUN_AT, monotonic_ns};
+use nilometer_profile::stream::frame::TAG_AT;
+use nilometer_profile::stream::tag::{TAG_BYTES, Tag};
+use nilometer_profile::stream::{FrameMaker, Ledger, Packet};
+use nilometer_profile::{Delays, Direction};
+use nilometer_stat::Histogram;
+use nilometer_wire::{Span, Time};
+
+use super::live::LiveStream;
+use super::pacer::Paced;
+use super::rows::Rows;
+
+/// How the receiver waits for frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// It sleeps between looks.
+    #[default]
+    Sleeping,
+    /// It looks without rest.
+    Polling,
+}
+
+/// How long it sleeps between looks.
+const REST: Duration = Duration::from_micros(500);
+const _: () = assert!(RUN_AT == TAG_AT && PLACE_AT == TAG_AT + 4, "both say where a tag is");
+
+/// All that belongs to one stream at the receiver.
+pub(super) struct StreamAccount<'a> {
+    pub direction: Direction,
+    pub maker: &'a FrameMaker,
+    pub ledger: Ledger,
+    pub departures: Departures,
+    pub arrivals: Arrivals,
+    pub delays: Delays,
+    /// By size of frame: the delays of those that came unharmed.
+    pub by_size: BTreeMap<u16, Histogram>,
+    pub rows: Option<&'a Rows>,
+    pub live: &'a LiveStream,
+    pub scratch: Vec<u8>,
+}
+
+/// How long the receiver waits for the last frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// At least so long after the last was sent, for copies of what has come.
+    pub settle: Duration,
+    /// At most so long, for what has not.
+    pub wait: Duration,
+}
+
+/// Reads until all senders have told by `paced` that they are done and nothing more is to come.
+///
+/// # Errors
+/// When an interface is gone.
+pub(super) fn receive(
+    accounts: &mut [StreamAccount<'_>],
+    origin_ns: u64,
+    reading: Reading,
+    patience: Patience,
+    is_sent: &AtomicBool,
+) -> Result<()> {
+    let mut over_since = None;
+    loop {
+        let was_sent = is_sent.load(Ordering::Acquire);
+        let mut moved = 0;
+        for account in accounts.iter_mut() {
+            moved += account.turn(origin_ns)?;
+        }
+        if was_sent {
+            let since = *over_since.get_or_insert_with(monotonic_ns);
+            let over = Duration::from_nanos(monotonic_ns() - since);
+            let is_empty = moved == 0 && accounts.iter().all(|one| one.ledger.waiting() == 0);
+            if over >= patience.wait || is_empty && over >= patience.settle {
+                return Ok(());
+            }
+        }
+        match reading {
+            Reading::Sleeping if moved == 0 => thread::sleep(REST),
+            Reading::Polling => std::hint::spin_loop(),
+            Reading::Sleeping => {}
+        }
+    }
+}
+
+impl StreamAccount<'_> {
+    /// Reads what there is; how much it was.
+    fn turn(&mut self, origin_ns: u64) -> Result<usize> {
+        let StreamAccount { ledger, departures, arrivals, .. } = self;
+        let mut told = Told {
+            direction: self.direction,
+            delays: &mut self.delays,
+            by_size: &mut self.by_size,
+            rows: self.rows,
+            live: self.live,
+        };
+        let time = |ns: u64| Time::from_nanos(ns.saturating_sub(origin_ns));
+        let mut moved = departures.drain(|sequence, stamp_ns| {
+            ledger.sent(sequence, time(stamp_ns), &mut |packet| told.book(&packet));
+        })?;
+        let (maker, scratch) = (self.maker, &mut self.scratch);
+        moved += arrivals.drain(|arrival| {
+            told.live.received.fetch_add(1, Ordering::Relaxed);
+            let Some(sequence) = sequence_of(&arrival, maker) else { return ledger.originated() };
+            let is_intact = match ledger.scheduled(sequence) {
+                Some(one) => maker.is_intact(sequence, &one, arrival.frame, scratch),
+                None => true,
+            };
+            let at = time(arrival.stamp_ns);
+            ledger.received(sequence, at, !is_intact, &mut |packet| told.book(&packet));
+        })?;
+        ledger.decide(time(monotonic_ns()), &mut |packet| told.book(&packet));
+        Ok(moved)
+    }
+
+    /// The stream is over: decides what is still open.
+    pub fn finish(&mut self, paced: &Paced) {
+        let mut told = Told {
+            direction: self.direction,
+            delays: &mut self.delays,
+            by_size: &mut self.by_size,
+            rows: self.rows,
+            live: self.live,
+        };
+        self.ledger.finish(paced.sent, &mut |packet| told.book(&packet));
+    }
+}
+
+/// The number that a frame's tag says, if it is one of this stream.
+fn sequence_of(arrival: &Arrival<'_>, maker: &FrameMaker) -> Option<u64> {
+    let bytes: &[u8; TAG_BYTES] = arrival.frame.get(TAG_AT..TAG_AT + TAG_BYTES)?.try_into().ok()?;
+    let tag = Tag::find(bytes)?.tag;
+    (tag.run == maker.run() && tag.stream == maker.stream()).then_some(tag.sequence)
+}
+
+/// Where the fate of a frame is told.
+struct Told<'a> {
+    direction: Direction,
+    delays: &'a mut Delays,
+    by_size: &'a mut BTreeMap<u16, Histogram>,
+    rows: Option<&'a Rows>,
+    live: &'a LiveStream,
+}
+
+impl Told<'_> {
+    fn book(&mut self, packet: &Packet) {
+        use nilometer_profile::Fate;
+        let outcome = packet.outcome(self.direction);
+        if let Some(outcome) = &outcome {
+            self.delays.record(outcome);
+        }
+        let delay = outcome.and_then(|outcome| outcome.delay()).map(Span::as_nanos);
+        if let Some(delay) = delay {
+            self.by_size.entry(packet.scheduled.frame_bytes).or_default().record(delay);
+            self.live.delay_ns.fetch_add(delay, Ordering::Relaxed);
+            self.live.delays.fetch_add(1, Ordering::Relaxed);
+        }
+        if packet.fate == Fate::Lost {
+            self.live.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(rows) = self.rows {
+            rows.offer(self.direction, packet);
+        }
+    }
+}

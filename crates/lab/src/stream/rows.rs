@@ -1,0 +1,140 @@
+//! Rows of a stream's frames, written by a thread that nobody waits for: what it cannot keep up with is counted.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::table::packets::Fate;
+use nilometer_files::table::stream_packets::{ROW_BYTES, StreamPacketRow, StreamPacketWriter};
+use nilometer_profile::stream::Packet;
+use nilometer_profile::{Direction, Fate as Told};
+
+/// The table's name among the results.
+pub const ROWS_FILE: &str = "packets.parquet";
+/// Rows that are handed over at once.
+const PIECE: usize = 4_096;
+/// Pieces that may wait for the writer: some 25 MB.
+const PIECES_MAX: usize = 96;
+
+/// Where rows are offered.
+pub struct Rows {
+    held: RefCell<Vec<StreamPacketRow>>,
+    hand: Option<SyncSender<Vec<StreamPacketRow>>>,
+    writer: Option<JoinHandle<Result<u64>>>,
+    /// Rows that may be written.
+    budget: u64,
+    offered: AtomicU64,
+    left_out: AtomicU64,
+}
+
+/// What became of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowsWritten {
+    /// Rows in the table.
+    pub written: u64,
+    /// Rows that are not: beyond the budget of the disk, or faster than it took them.
+    pub left_out: u64,
+}
+
+/// Bytes of the table of so many frames, about.
+pub fn estimate_bytes(frames: u64) -> u64 {
+    frames * ROW_BYTES
+}
+
+impl Rows {
+    /// Begins the table, within so many bytes of disk.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn begin(
+        file: &ResultFile,
+        disk_bytes: u64,
+        marks: Vec<(&'static str, String)>,
+    ) -> Result<Rows> {
+        let writer = StreamPacketWriter::on(file.draft()?)?;
+        let (hand, handed) = sync_channel(PIECES_MAX);
+        let write = move || write_all(writer, &handed, &marks);
+        let thread = thread::Builder::new().name("rows".into()).spawn(write);
+        Ok(Rows {
+            held: RefCell::new(Vec::with_capacity(PIECE)),
+            hand: Some(hand),
+            writer: Some(thread.context("cannot start the thread that writes rows")?),
+            budget: disk_bytes / ROW_BYTES,
+            offered: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+        })
+    }
+
+    /// Offers the row of a frame; it does not wait.
+    pub fn offer(&self, direction: Direction, packet: &Packet) {
+        if self.offered.fetch_add(1, Relaxed) >= self.budget {
+            self.left_out.fetch_add(1, Relaxed);
+            return;
+        }
+        let mut held = self.held.borrow_mut();
+        held.push(row(direction, packet));
+        if held.len() == PIECE {
+            let piece = std::mem::replace(&mut *held, Vec::with_capacity(PIECE));
+            self.hand_over(piece);
+        }
+    }
+
+    fn hand_over(&self, piece: Vec<StreamPacketRow>) {
+        let rows = piece.len() as u64;
+        let is_taken = self.hand.as_ref().is_some_and(|hand| hand.try_send(piece).is_ok());
+        if !is_taken {
+            self.left_out.fetch_add(rows, Relaxed);
+        }
+    }
+
+    /// Completes the table.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(mut self) -> Result<RowsWritten> {
+        let last = self.held.take();
+        if let Some(hand) = self.hand.take() {
+            // (Nothing is timed any more, so the last may wait for room.)
+            let _ = hand.send(last);
+        }
+        let writer = self.writer.take().context("rows are finished once")?;
+        let written =
+            writer.join().map_err(|_| anyhow!("the thread that writes rows panicked"))??;
+        Ok(RowsWritten { written, left_out: self.left_out.load(Relaxed) })
+    }
+}
+
+fn write_all(
+    mut writer: StreamPacketWriter,
+    handed: &Receiver<Vec<StreamPacketRow>>,
+    marks: &[(&str, String)],
+) -> Result<u64> {
+    while let Ok(piece) = handed.recv() {
+        piece.iter().try_for_each(|row| writer.write(row))?;
+    }
+    writer.finish(marks)
+}
+
+fn row(direction: Direction, packet: &Packet) -> StreamPacketRow {
+    StreamPacketRow {
+        sequence: packet.sequence,
+        direction: direction.index() as u8,
+        flow: packet.scheduled.flow,
+        frame_bytes: packet.scheduled.frame_bytes,
+        scheduled_ns: packet.scheduled.at.as_nanos(),
+        sent_ns: packet.sent.map(|at| at.as_nanos()),
+        received_ns: packet.received.map(|at| at.as_nanos()),
+        fate: match packet.fate {
+            Told::Forwarded => Fate::Passed,
+            Told::Corrupted => Fate::Corrupted,
+            Told::Lost => Fate::Lost,
+            Told::Consumed => Fate::Consumed,
+            Told::Originated => Fate::Originated,
+            Told::Duplicated => Fate::Duplicated,
+        },
+        reordered: packet.reordered,
+    }
+}

@@ -1,0 +1,311 @@
+//! `stream run`: a calibration over the bare wire, the device, the result and its directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nilometer_files::document::results::Directory;
+use nilometer_files::{say, tool};
+use nilometer_linux::privilege;
+use nilometer_linux::scheduling::{Class, Timed};
+use nilometer_linux::stamp::{Departures, Stamping};
+use nilometer_linux::testbed::{CLIENT_INTERFACE, Testbed};
+use nilometer_profile::Direction;
+use nilometer_profile::stream::StreamSettings;
+use nilometer_profile::stream::validity::Bounds;
+use nilometer_wire::Span;
+
+use super::config::{StampChoice, StreamConfig};
+use super::device::{Asked, Device, DeviceSeen, testbed_config};
+use super::ends::of_testbed;
+use super::live::{HEADING, Lines, Live};
+use super::outcome::{
+    FORMAT, FaultTruth, Outcome, Stamps, StreamOutcome, WireOutcome, noise_ns, together,
+};
+use super::page;
+use super::receiver::Reading;
+use super::rows::{ROWS_FILE, Rows, estimate_bytes};
+use super::trial::{Instrument, Seen, Trial, play};
+use crate::trial::config::DutKind;
+
+/// The result's name among the results, and that of the configuration.
+const RESULT_FILE: &str = "result.json";
+const CONFIG_FILE: &str = "stream.toml";
+/// How often a line is printed.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The name that the frames of the calibration are drawn under.
+const CALIBRATION: u64 = 1;
+
+/// What a run is asked for, beside its configuration.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The directory of results; none where nothing is kept.
+    pub out: Option<PathBuf>,
+    /// Whether an earlier one may be replaced.
+    pub force: bool,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The result.
+    pub outcome: Outcome,
+    /// The directory of results, if there is one.
+    pub kept: Option<PathBuf>,
+    /// A signal ended it.
+    pub is_interrupted: bool,
+}
+
+/// The stamps that this machine takes: by what was asked for and what the system lets us.
+///
+/// # Errors
+/// When it does not let us take those that were asked for.
+pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
+    privilege::acquire()?;
+    let tried = || -> Result<()> {
+        let testbed = Testbed::build(&testbed_config(DutKind::Wire))?;
+        let open = || Departures::open(CLIENT_INTERFACE, 1, 64, Stamping::Driver).map(drop);
+        testbed.client().enter(open)
+    };
+    let (stamping, why_not) = match choice {
+        StampChoice::Driver => tried().map(|()| (Stamping::Driver, None))?,
+        StampChoice::Socket => (Stamping::Socket, None),
+        StampChoice::Best => match tried() {
+            Ok(()) => (Stamping::Driver, None),
+            Err(why) => (Stamping::Socket, Some(format!("{why:#}"))),
+        },
+    };
+    let driver = stamping == Stamping::Driver || (why_not.is_none() && tried().is_ok());
+    let sending = match stamping {
+        Stamping::Driver => "tc egress, the last step before the driver",
+        Stamping::Socket => "packet socket, as the driver is given the frame",
+    };
+    let pair = [sending.to_owned(), String::new()];
+    // (No card is asked for its clock: the lab's links have none.)
+    let stamps = Stamps { hardware: false, driver, software: true, socket: true, pair, why_not };
+    Ok((stamping, stamps))
+}
+
+/// How a configuration is measured.
+fn instrument(config: &StreamConfig, pps: f64, stamping: Stamping) -> Instrument {
+    Instrument {
+        stamping,
+        reading: Reading::Sleeping,
+        ring_slots: config.ring_slots(pps),
+        bounds: Bounds::of_bursts(config.pattern.burst()),
+    }
+}
+
+/// Plays streams through a device that the lab starts itself.
+///
+/// # Errors
+/// When the device cannot be started, or an interface fails.
+pub(super) fn through(
+    asked: &Asked,
+    streams: &[StreamSettings],
+    (instrument, repetition): (Instrument, u64),
+    rows: Option<&Rows>,
+    (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
+) -> Result<(Seen, DeviceSeen)> {
+    let config = testbed_config(asked.dut);
+    let testbed = Testbed::build(&config)?;
+    let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
+    let device = Device::start(asked, &testbed, &timed, stop)?;
+    let ends = of_testbed(&testbed, &config)?;
+    let stay = asked.longest_stay();
+    let apart = &device.threads()?[..];
+    let trial = Trial { ends: &ends, streams, instrument, stay, apart, repetition, rows };
+    let seen = between(&trial, &timed, lines, stop)?;
+    Ok((seen, device.stop()?))
+}
+
+/// Prints a line.
+pub type Printer<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Plays a trial between any two ends, and prints a line for each second of each direction.
+///
+/// # Errors
+/// As [`play`].
+pub fn between(
+    trial: &Trial<'_>,
+    timed: &Timed,
+    lines: Option<Printer<'_>>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Seen> {
+    let (live, is_over) = (Live::default(), AtomicBool::new(false));
+    let (streams, length) = (trial.streams.len(), trial.streams[0].length.as_secs_f64());
+    thread::scope(|scope| {
+        let begin = |_| {
+            let Some(print) = lines else { return };
+            let (live, is_over) = (&live, &is_over);
+            scope.spawn(move || print_lines((live, streams, length), print, is_over));
+        };
+        let seen = play(trial, timed, begin, (&live, stop));
+        is_over.store(true, Ordering::Release);
+        seen
+    })
+}
+
+fn print_lines(
+    (live, streams, length): (&Live, usize, f64),
+    print: Printer<'_>,
+    is_over: &AtomicBool,
+) {
+    let (began, mut lines, mut from) = (Instant::now(), Lines::default(), 0.0);
+    print(HEADING);
+    while from < length && !is_over.load(Ordering::Acquire) {
+        let to = f64::min(from + INTERVAL.as_secs_f64(), length);
+        while began.elapsed().as_secs_f64() < to && !is_over.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        for way in &Direction::ALL[..streams] {
+            print(&lines.line(live, *way, from, to));
+        }
+        from = to;
+    }
+}
+
+/// The bare wire by the same streams, for some seconds.
+fn calibrated(
+    config: &StreamConfig,
+    streams: &[StreamSettings],
+    instrument: Instrument,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<(WireOutcome, Seen)>> {
+    if config.calibration == 0.0 || config.dut == DutKind::Wire {
+        return Ok(None);
+    }
+    let length = Span::from_secs_f64(config.calibration.min(config.seconds));
+    let short: Vec<StreamSettings> =
+        streams.iter().map(|stream| StreamSettings { length, ..stream.clone() }).collect();
+    let asked = Asked::wire();
+    let seen = through(&asked, &short, (instrument, CALIBRATION), None, (None, stop))
+        .context("calibration over the bare wire")?
+        .0;
+    let mut sum = Outcome { directions: directions(&seen, &short), ..Outcome::default() };
+    together(&mut sum, &seen);
+    let Outcome { delay_ns, valid, why, .. } = sum;
+    Ok(Some((WireOutcome { delay_ns, noise_ns: noise_ns(delay_ns), valid, why }, seen)))
+}
+
+fn directions(seen: &Seen, streams: &[StreamSettings]) -> Vec<StreamOutcome> {
+    seen.streams.iter().zip(streams).map(|(seen, one)| StreamOutcome::of(seen, one)).collect()
+}
+
+/// Runs it. `lines` prints a line a second; `stop` ends it early and keeps what was seen.
+///
+/// # Errors
+/// One line says what the configuration, the system or the disk would not let us do.
+pub fn run(
+    config: &StreamConfig,
+    options: &RunOptions,
+    lines: Option<Printer<'_>>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Ended> {
+    config.check()?;
+    let streams = config.streams()?;
+    let asked =
+        Asked::new(config.dut, config.fault.clone(), config.router.as_deref(), config.seed)?;
+    if let Some(out) = &options.out {
+        Directory::check(out, options.force)?;
+    }
+    let (stamping, stamps) = stamping(config.stamps)?;
+    let instrument = instrument(config, streams[0].pps, stamping);
+    let calibrated = calibrated(config, &streams, instrument, stop)?;
+    let directory = options.out.as_ref().map(|out| Directory::create(out, options.force));
+    let directory = directory.transpose()?;
+    let rows = directory.as_ref().map(|directory| begin_rows(config, &streams, directory));
+    let rows = rows.transpose()?;
+    let (seen, device) = through(&asked, &streams, (instrument, 0), rows.as_ref(), (lines, stop))?;
+    let mut outcome = Outcome {
+        format: FORMAT.to_owned(),
+        version: tool::version().to_owned(),
+        commit: tool::commit().to_owned(),
+        dut: config.dut.name().to_owned(),
+        seed: config.seed,
+        pattern: config.pattern.to_string(),
+        frame_bytes: streams[0].mean_bytes(),
+        flows: config.flows,
+        seconds: config.seconds,
+        stamps,
+        directions: directions(&seen, &streams),
+        wire: calibrated.as_ref().map(|(wire, _)| wire.clone()),
+        ring: [0, instrument.ring_slots as u64],
+        fault: device.fault.map(truth),
+        ..Outcome::default()
+    };
+    outcome.stamps.pair[1] = seen.arrivals.to_owned();
+    together(&mut outcome, &seen);
+    if let Some(rows) = rows {
+        let rows = rows.finish()?;
+        outcome.rows = [rows.written, rows.left_out];
+    }
+    let wire = calibrated.as_ref().map(|(_, seen)| seen);
+    let kept = match directory {
+        Some(directory) => Some(keep(config, options, directory, (&outcome, &seen, wire))?),
+        None => None,
+    };
+    Ok(Ended { outcome, kept, is_interrupted: stop.load(Ordering::Relaxed) })
+}
+
+/// Begins the table of frames, and says beforehand how large it will be where it does not fit.
+fn begin_rows(
+    config: &StreamConfig,
+    streams: &[StreamSettings],
+    directory: &Directory,
+) -> Result<Rows> {
+    let frames: f64 = streams.iter().map(|one| one.pps * one.length.as_secs_f64()).sum();
+    let (needed, budget) = (estimate_bytes(frames as u64), config.disk << 20);
+    if needed > budget {
+        say!(
+            "{ROWS_FILE} of {frames:.0} frames would take about {} MiB and may take {} (--disk): \
+             the last frames have no row",
+            needed >> 20,
+            config.disk
+        );
+    }
+    let marks = vec![
+        ("seed", config.seed.to_string()),
+        ("dut", config.dut.name().to_owned()),
+        ("pattern", config.pattern.to_string()),
+    ];
+    Rows::begin(&directory.file(ROWS_FILE), budget, marks)
+}
+
+fn truth(counts: nilometer_sim::fault::FaultCounts) -> FaultTruth {
+    FaultTruth {
+        received: counts.received,
+        sent: counts.sent,
+        lost: counts.lost,
+        corrupted: counts.corrupted,
+        duplicated: counts.duplicated,
+        held_back: counts.reordered,
+        discarded: counts.discarded,
+    }
+}
+
+/// Writes result, configuration and page, and gives the directory its name.
+fn keep(
+    config: &StreamConfig,
+    options: &RunOptions,
+    directory: Directory,
+    (outcome, seen, wire): (&Outcome, &Seen, Option<&Seen>),
+) -> Result<PathBuf> {
+    directory.file(RESULT_FILE).write_json(outcome)?;
+    let text = toml::to_string(config).context("a configuration is TOML")?;
+    directory.file(CONFIG_FILE).write(text.as_bytes())?;
+    let page = page::render(outcome, (seen, wire), &options.command);
+    directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())?;
+    directory.finish()
+}
+
+/// What the device itself adds to the median of the delay, by the wire beside it.
+pub fn added_ns(outcome: &Outcome) -> Option<i64> {
+    let wire = outcome.wire.as_ref()?.delay_ns?;
+    Some(outcome.delay_ns?.p50 as i64 - wire.p50 as i64)
+}
