@@ -180,6 +180,14 @@ impl Layout {
         })
     }
 
+    /// Whom the client's host (0) or the server's (1) finds at the other end of its link, or behind a device that is
+    /// transparent.
+    pub fn next_hops(&self, host: usize) -> Vec<IpAddr> {
+        let site = [Site::Client, Site::Server][host];
+        let ports = self.0.ports.iter().filter(|port| port.site == site);
+        ports.flat_map(|port| port.neighbours.iter().map(|&(address, _)| address)).collect()
+    }
+
     /// The device's link-layer addresses, the clients' port first.
     pub fn device_macs(&self) -> Vec<MacAddress> {
         self.0.of_device().map(|port| port.mac).collect()

@@ -2,6 +2,7 @@
 
 pub mod driver;
 pub mod fault;
+pub mod kernel;
 pub mod paths;
 pub mod rules;
 pub mod spec;

@@ -11,8 +11,10 @@ use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Pattern;
+use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
 use crate::trial::config::DutKind;
+use crate::wiring::ExternalSection;
 
 /// Frames a second at most.
 pub const PPS_MAX: f64 = 10e6;
@@ -54,6 +56,12 @@ pub struct StreamConfig {
     /// A ROUTER.toml for the device `nilometer`; in a STREAM.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<PathBuf>,
+    /// The rules of the device `nftables`; in a STREAM.toml, seen from its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Rules>,
+    /// Where the device `external` stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalSection>,
     /// Frames a second on average, in each direction. Of a capture its own rate where absent; 10,000 otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pps: Option<f64>,
@@ -85,6 +93,8 @@ impl Default for StreamConfig {
             dut: DutKind::Linux,
             fault: None,
             router: None,
+            rules: None,
+            external: None,
             pps: None,
             frame_bytes: 64,
             seconds: 10.0,
@@ -108,6 +118,9 @@ impl StreamConfig {
         let mut config: StreamConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         config.router = config.router.map(|file| folder.join(file));
+        if let Some(rules) = &mut config.rules {
+            rules.load(folder).with_context(|| path.display().to_string())?;
+        }
         if let Some(fault) = &mut config.fault {
             fault.load(folder).with_context(|| path.display().to_string())?;
         }
@@ -159,6 +172,13 @@ impl StreamConfig {
             "router: is of the device `nilometer`, and the device is `{}`",
             self.dut
         );
+        ensure!(
+            self.rules.is_none() || self.dut == DutKind::Nftables,
+            "rules: is of the device `nftables`, and the device is `{}`",
+            self.dut
+        );
+        let is_external = self.dut == DutKind::External;
+        ExternalSection::check_of(self.external.as_ref(), is_external, self.dut.name())?;
         Ok(())
     }
 

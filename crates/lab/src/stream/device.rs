@@ -1,6 +1,5 @@
 //! Devices under test that the lab starts itself, between the two ends of a testbed.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,11 +12,16 @@ use nilometer_routerd::testbed::RouterFile;
 use nilometer_sim::fault::FaultCounts;
 use nilometer_wire::Span;
 
+use super::config::StreamConfig;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
+use crate::device::kernel::{make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
+use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
 use crate::trial::config::DutKind;
 use crate::trial::router::{RouterSeen, RouterUnderTest};
+use crate::wiring::ExternalSection;
+use crate::wiring::check::{Families, ensure_wired};
 
 /// Which device, and how it is to be.
 #[derive(Clone, Debug)]
@@ -28,6 +32,10 @@ pub struct Asked {
     pub fault: Option<FaultSpec>,
     /// What our router is, if that is said.
     pub router: Option<RouterFile>,
+    /// The rules of a packet filter, if they are given.
+    pub rules: Option<Rules>,
+    /// Where an external device stands.
+    pub external: Option<ExternalSection>,
     /// The seed of a device that draws by chance.
     pub seed: u64,
 }
@@ -35,21 +43,29 @@ pub struct Asked {
 impl Asked {
     /// Nothing but a wire.
     pub fn wire() -> Asked {
-        Asked { dut: DutKind::Wire, fault: None, router: None, seed: 0 }
+        Asked {
+            dut: DutKind::Wire,
+            fault: None,
+            router: None,
+            rules: None,
+            external: None,
+            seed: 0,
+        }
     }
 
     /// Reads what the device's files say.
     ///
     /// # Errors
     /// When they are not what they should be.
-    pub fn new(
-        dut: DutKind,
-        fault: Option<FaultSpec>,
-        router: Option<&Path>,
-        seed: u64,
-    ) -> Result<Asked> {
-        let router = router.map(RouterFile::read).transpose()?;
-        Ok(Asked { dut, fault, router, seed })
+    pub fn new(config: &StreamConfig) -> Result<Asked> {
+        Ok(Asked {
+            dut: config.dut,
+            fault: config.fault.clone(),
+            router: config.router.as_deref().map(RouterFile::read).transpose()?,
+            rules: config.rules.clone(),
+            external: config.external.clone(),
+            seed: config.seed,
+        })
     }
 
     /// The longest that a frame may stay in the device, by what its files say.
@@ -66,12 +82,13 @@ impl Asked {
 }
 
 /// What the testbed for a device is to look like.
-pub fn testbed_config(dut: DutKind) -> TestbedConfig {
-    let device = match dut {
+pub fn testbed_config(asked: &Asked) -> TestbedConfig {
+    let device = match asked.dut {
         DutKind::Nilometer => DeviceKind::Program,
-        DutKind::Linux => DeviceKind::Linux,
+        DutKind::Linux | DutKind::Nftables => DeviceKind::Linux,
         DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
-        DutKind::Fault => DeviceKind::Transparent,
+        DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
+        DutKind::External => DeviceKind::External,
         DutKind::Wire => DeviceKind::Wire,
     };
     let usual = TestbedConfig::default();
@@ -82,6 +99,7 @@ pub fn testbed_config(dut: DutKind) -> TestbedConfig {
         clients: four(usual.clients),
         servers: four(usual.servers),
         links: four(usual.links),
+        external: asked.external.as_ref().map(ExternalSection::for_testbed),
         ..TestbedConfig::default()
     }
 }
@@ -125,7 +143,15 @@ impl<'a> Device<'a> {
             }
             _ => None,
         };
+        match asked.dut {
+            DutKind::Bridge => make_bridge(testbed)?,
+            DutKind::Nftables => make_packet_filter(testbed, asked.rules.as_ref())?,
+            _ => {}
+        }
         testbed.raise()?;
+        if asked.dut == DutKind::External {
+            ensure_wired(testbed, &testbed_config(asked), Families { ipv4: true, ipv6: false })?;
+        }
         if let Some(router) = &router {
             router.wait_until_up()?;
             timed.add(Role::Router, router.thread_id()?);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, bail};
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::MacAddress;
+use nilometer_linux::netlink::{MacAddress, Netlink};
 use nilometer_linux::testbed::{
     CLIENT_INTERFACE, Layout, SERVER_INTERFACE, Testbed, TestbedConfig,
 };
@@ -38,7 +38,12 @@ impl End<'_> {
 /// # Errors
 /// When a pool has no IPv4 network of at most 30 bits.
 pub fn of_testbed<'a>(testbed: &'a Testbed, config: &TestbedConfig) -> Result<[End<'a>; 2]> {
-    let [client, server] = Layout::new(config)?.hosts();
+    let layout = Layout::new(config)?;
+    let [mut client, mut server] = layout.hosts();
+    if config.external.is_some() {
+        client = found(testbed.client(), CLIENT_INTERFACE, layout.next_hops(0))?;
+        server = found(testbed.server(), SERVER_INTERFACE, layout.next_hops(1))?;
+    }
     let end = |namespace, interface: &str, network, [mac, gateway]: [MacAddress; 2]| End {
         namespace,
         interface: interface.to_owned(),
@@ -51,6 +56,25 @@ pub fn of_testbed<'a>(testbed: &'a Testbed, config: &TestbedConfig) -> Result<[E
         end(testbed.client(), CLIENT_INTERFACE, networks[0], client),
         end(testbed.server(), SERVER_INTERFACE, networks[1], server),
     ])
+}
+
+/// The link-layer addresses of a borrowed interface and of the device behind it, which has answered before.
+fn found(
+    namespace: &Namespace,
+    interface: &str,
+    next_hops: Vec<IpAddr>,
+) -> Result<[MacAddress; 2]> {
+    namespace.enter(|| {
+        let mut netlink = Netlink::open()?;
+        let own = netlink.link(interface)?.mac;
+        let own = own.try_into().ok().context("the interface has no Ethernet address")?;
+        for address in next_hops.iter().filter(|address| address.is_ipv4()) {
+            if let Some(mac) = netlink.neighbour(interface, *address)? {
+                return Ok([own, mac]);
+            }
+        }
+        bail!("the device's Ethernet address at {interface} is not known any more")
+    })
 }
 
 fn network(pools: &[nilometer_linux::prefix::Prefix], whose: &str) -> Result<Network> {

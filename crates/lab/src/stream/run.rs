@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nilometer_files::document::results::Directory;
 use nilometer_files::{say, tool};
+use nilometer_linux::borrowed::ensure_lendable;
 use nilometer_linux::privilege;
 use nilometer_linux::scheduling::{Class, Timed};
 use nilometer_linux::stamp::{Departures, Stamping};
@@ -68,7 +69,7 @@ pub struct Ended {
 pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     privilege::acquire()?;
     let tried = || -> Result<()> {
-        let testbed = Testbed::build(&testbed_config(DutKind::Wire))?;
+        let testbed = Testbed::build(&testbed_config(&Asked::wire()))?;
         let open = || Departures::open(CLIENT_INTERFACE, 1, 64, Stamping::Driver).map(drop);
         testbed.client().enter(open)
     };
@@ -112,8 +113,8 @@ pub(super) fn through(
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
-    let config = testbed_config(asked.dut);
-    let testbed = Testbed::build(&config)?;
+    let config = testbed_config(asked);
+    let mut testbed = Testbed::build(&config)?;
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
     let device = Device::start(asked, &testbed, &timed, stop)?;
     let ends = of_testbed(&testbed, &config)?;
@@ -121,7 +122,11 @@ pub(super) fn through(
     let apart = &device.threads()?[..];
     let trial = Trial { ends: &ends, streams, instrument, stay, apart, repetition, rows };
     let seen = between(&trial, &timed, lines, stop)?;
-    Ok((seen, device.stop()?))
+    let device = device.stop()?;
+    for problem in testbed.give_back()? {
+        say!("warning: not put back: {problem}");
+    }
+    Ok((seen, device))
 }
 
 /// Prints a line.
@@ -209,8 +214,11 @@ pub fn run(
 ) -> Result<Ended> {
     config.check()?;
     let streams = config.streams()?;
-    let asked =
-        Asked::new(config.dut, config.fault.clone(), config.router.as_deref(), config.seed)?;
+    let asked = Asked::new(config)?;
+    if let Some(external) = &asked.external {
+        privilege::acquire_root("dut external")?;
+        external.interfaces().into_iter().try_for_each(|it| ensure_lendable(it))?;
+    }
     if let Some(out) = &options.out {
         Directory::check(out, options.force)?;
     }

@@ -343,18 +343,8 @@ impl LabConfig {
                 self.dut.name()
             );
         }
-        match (&self.external, self.dut) {
-            (None, DutKind::External) => bail!(
-                "the device external stands between two interfaces of this host: give --client-interface and \
-                 --server-interface (external.client_interface, external.server_interface)"
-            ),
-            (Some(_), dut) if dut != DutKind::External => bail!(
-                "--client-interface and --server-interface (external) lead to the device external, and the device is \
-                 {}: give --dut external (dut = \"external\"), or leave them out",
-                dut.name()
-            ),
-            (external, _) => external.as_ref().map_or(Ok(()), ExternalSection::check)?,
-        }
+        let is_external = self.dut == DutKind::External;
+        ExternalSection::check_of(self.external.as_ref(), is_external, self.dut.name())?;
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;
             within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;

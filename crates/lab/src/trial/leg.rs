@@ -19,22 +19,18 @@ use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
+use crate::device::kernel::{make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
-use crate::device::rules::Rules;
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use crate::wiring::ExternalSection;
 use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::borrowed::ensure_lendable;
-use nilometer_linux::bridge;
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
-use nilometer_linux::nftables;
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
-use nilometer_linux::testbed::{
-    DeviceKind, InterfaceCounters, PROGRAM_INTERFACES, Testbed, TestbedConfig,
-};
+use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use nilometer_linux::usage::usage;
 use nilometer_routerd::testbed::RouterFile;
 
@@ -217,14 +213,9 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
 
 /// Makes the kernel of the device's namespace what the device is, where that is more than forwarding.
 fn set_up_kernel(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<()> {
-    let Some(namespace) = testbed.device() else { return Ok(()) };
     match dut {
-        DutKind::Bridge => bridge::join(namespace, &PROGRAM_INTERFACES, &[]).context("dut bridge"),
-        DutKind::Nftables => {
-            let rules = config.rules.clone().unwrap_or_else(Rules::built_in);
-            let from = rules.path().display().to_string();
-            nftables::load(namespace, rules.text(), &from).context("dut nftables")
-        }
+        DutKind::Bridge => make_bridge(testbed),
+        DutKind::Nftables => make_packet_filter(testbed, config.rules.as_ref()),
         _ => Ok(()),
     }
 }

@@ -48,6 +48,24 @@ impl ExternalSection {
         }
     }
 
+    /// Holds the section to the device, which is external or has this name, and its words to their form.
+    ///
+    /// # Errors
+    /// What does not fit, and what to do.
+    pub fn check_of(section: Option<&Self>, is_external: bool, device: &str) -> Result<()> {
+        match (section, is_external) {
+            (None, true) => bail!(
+                "the device external stands between two interfaces of this host: give --client-interface and \
+                 --server-interface (external.client_interface, external.server_interface)"
+            ),
+            (Some(_), false) => bail!(
+                "--client-interface and --server-interface (external) lead to the device external, and the device is \
+                 {device}: give --dut external (dut = \"external\"), or leave them out"
+            ),
+            (section, _) => section.map_or(Ok(()), ExternalSection::check),
+        }
+    }
+
     /// Holds its words to their form.
     ///
     /// # Errors

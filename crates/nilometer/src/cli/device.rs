@@ -64,7 +64,9 @@ impl DeviceArgs {
         for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
             file.iter().try_for_each(|file| refuse_input(file, wanted))?;
         }
-        self.interfaces.apply(config);
+        if self.interfaces.apply(&mut config.external) {
+            config.dut = DutKind::External;
+        }
         config.dut = self.dut.unwrap_or(config.dut);
         Ok(())
     }

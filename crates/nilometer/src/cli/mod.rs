@@ -20,6 +20,7 @@ mod key;
 pub mod lab;
 mod live;
 pub mod model;
+pub mod profile;
 pub mod report;
 pub mod route;
 pub mod shell;
@@ -27,8 +28,10 @@ mod side_by_side;
 pub mod simulate;
 mod stated;
 mod stdout;
+pub mod stream;
 mod summary;
 mod table;
+mod typed;
 pub mod video;
 mod wiring;
 
@@ -72,6 +75,10 @@ enum Command {
     Simulate(Box<simulate::SimulateArgs>),
     /// How like its original a copy of traffic is: two captures held against each other.
     Compare(compare::CompareArgs),
+    /// An open-loop stream through a device: each frame sent at its time and stamped in the driver.
+    Stream(stream::StreamArgs),
+    /// The instrument itself: what it adds to what it measures.
+    Profile(profile::ProfileArgs),
     /// Results into one HTML page.
     Report(report::ReportArgs),
     /// The router we built, and how fast its parts are.
@@ -101,6 +108,8 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args),
         Command::Simulate(args) => simulate::run(*args),
         Command::Compare(args) => compare::run(&args),
+        Command::Stream(args) => stream::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args),
         Command::Route(args) => route::run(args),
         Command::Video(args) => video::run(&args),

@@ -27,20 +27,20 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Puts what was given into a configuration.
-    pub fn apply(&self, config: &mut LabConfig) {
-        if self.client_interface.is_none() && self.server_interface.is_none() {
-            return;
-        }
-        config.dut = DutKind::External;
-        let external = config.external.get_or_insert_with(ExternalSection::default);
+    /// Puts what was given into a configuration's section; whether something was.
+    pub fn apply(&self, section: &mut Option<ExternalSection>) -> bool {
         let given = [&self.client_interface, &self.server_interface];
+        if given == [&None, &None] {
+            return false;
+        }
+        let external = section.get_or_insert_with(ExternalSection::default);
         let kept = [&mut external.client_interface, &mut external.server_interface];
         for (given, kept) in given.into_iter().zip(kept) {
             if let Some(given) = given {
                 kept.clone_from(given);
             }
         }
+        true
     }
 }
 
@@ -85,7 +85,7 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
         Some(path) => LabConfig::read(path)?,
         None => LabConfig::default(),
     };
-    args.interfaces.apply(&mut config);
+    args.interfaces.apply(&mut config.external);
     config.dut = DutKind::External;
     config.check()?;
     let testbed = leg::testbed_config(DutKind::External, &config)?;

@@ -193,6 +193,27 @@ fn a_device_that_others_made_is_played_through_and_its_interfaces_come_back() {
 }
 
 #[test]
+fn streams_go_through_a_device_that_others_made() {
+    let Some(bench) = Bench::new("a stream between two interfaces") else { return };
+    bench.set_up();
+    let before = bench.state();
+    let words =
+        ["stream", "run", "--pps", "2000", "--seconds", "1", "--flows", "20", "--both", "--json"];
+    let output = bench.run(&[&words[..], &INTERFACES].concat());
+    let result: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("no JSON: {}", text(&output.stderr)));
+    assert_eq!(result["dut"], "external");
+    let [entered, lost] =
+        ["in", "lost"].map(|key| result["packets"][key].as_u64().expect("a count"));
+    assert!(entered == 4_000 && lost == 0, "{}", result["packets"]);
+    assert_eq!(bench.state(), before);
+    bench.in_device(&["route", "del", "198.19.0.0/17"]);
+    let output = bench.run(&[&words[..], &INTERFACES].concat());
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("no route to 198.19.0.1"), "{said}");
+}
+
+#[test]
 fn a_device_with_one_arm_is_played_through() {
     let Some(bench) = Bench::new("a device with one arm") else { return };
     let one_arm = ["--client-interface", CLIENT, "--server-interface", CLIENT];

@@ -1,4 +1,4 @@
-//! `lab run`, `lab init`, records of live traffic, and the commands of the documents, end to end.
+//! `lab run`, `lab init`, `stream`, `profile`, records of live traffic, and the commands of the documents, end to end.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,3 +10,4 @@ mod lab_router;
 mod lab_says;
 mod lab_vectors;
 mod live_records;
+mod stream;

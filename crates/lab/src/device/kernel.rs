@@ -1,0 +1,27 @@
+//! Devices that the kernel of the device's namespace is made, where that is more than forwarding.
+
+use anyhow::{Context, Result};
+use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
+use nilometer_linux::{bridge, nftables};
+
+use super::rules::Rules;
+
+/// Joins the device's ports by a bridge; their links may still be down.
+///
+/// # Errors
+/// When the kernel has none.
+pub fn make_bridge(testbed: &Testbed) -> Result<()> {
+    let device = testbed.device().context("a wire is no bridge")?;
+    bridge::join(device, &PROGRAM_INTERFACES, &[]).context("dut bridge")
+}
+
+/// Puts a packet filter in front of the device's forwarding: these rules, or those that are built in.
+///
+/// # Errors
+/// When nft is missing, or does not take the rules.
+pub fn make_packet_filter(testbed: &Testbed, rules: Option<&Rules>) -> Result<()> {
+    let device = testbed.device().context("a wire has no packet filter")?;
+    let rules = rules.cloned().unwrap_or_else(Rules::built_in);
+    let from = rules.path().display().to_string();
+    nftables::load(device, rules.text(), &from).context("dut nftables")
+}

@@ -1,0 +1,236 @@
+//! `nilometer stream`: an open-loop stream of test frames through a device, each stamped in the driver.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use nilometer_files::said::shown;
+use nilometer_files::say;
+use nilometer_lab::device::rules::Rules;
+use nilometer_lab::device::spec::FaultSpec;
+use nilometer_lab::stream::config::{StampChoice, StreamConfig};
+use nilometer_lab::stream::outcome::{Outcome, StreamOutcome};
+use nilometer_lab::stream::pattern::Pattern;
+use nilometer_lab::stream::run::{RunOptions, added_ns, run as run_stream};
+use nilometer_lab::trial::config::DutKind;
+use nilometer_lab::trial::outcome::Delay;
+use nilometer_lab::trial::signals;
+use nilometer_report::format::{count, significant, time_ns};
+
+use super::Exit;
+use super::table::fact;
+use super::typed::command_line;
+use super::wiring::Interfaces;
+
+/// Arguments of `nilometer stream`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    #[command(subcommand)]
+    command: StreamCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StreamCommand {
+    /// Send frames at their times, account for every one, and say whether the trial may be believed.
+    Run(Box<RunArgs>),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// A STREAM.toml: the keys are the options below with `_` for `-`; options overrule it.
+    #[arg(value_name = "STREAM.toml")]
+    config: Option<PathBuf>,
+    /// The device under test (linux).
+    #[arg(long)]
+    dut: Option<DutKind>,
+    /// What the device `fault` does to packets, as `lab run` takes it. Means `--dut fault`.
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<FaultSpec>,
+    #[command(flatten)]
+    interfaces: Interfaces,
+    /// The rules of the device `nftables`, as `nft -f` reads them; a stateful firewall where absent. Means `--dut nftables`.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// What our router is to be: a ROUTER.toml with the ports `client` and `server`. Means `--dut nilometer`.
+    #[arg(long, value_name = "ROUTER.toml")]
+    router: Option<PathBuf>,
+    /// Frames a second on average, in each direction (10000; of a capture its own rate).
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pps: Option<f64>,
+    /// Bytes of a frame as RFC 2544 counts them, with the 4 of its check sequence: 64 to 1518 (64).
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    frame_bytes: Option<u16>,
+    /// Seconds of traffic (10).
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    seconds: Option<f64>,
+    /// Flows that take turns, with pseudorandom addresses and ports as RFC 4814 wants them (1).
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    flows: Option<u32>,
+    /// constant, poisson, burst:N, on-off:MS:MS, self-similar:H, imix, trimodal, pcap:FILE, or a spacing and a mix
+    /// of sizes as burst:16+imix (constant).
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<Pattern>,
+    /// Send a stream the other way as well.
+    #[arg(long)]
+    both: bool,
+    /// Seed of everything drawn by chance (7).
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Who takes stamps: programs in the driver, packet sockets, or the best that the system lets us load.
+    #[arg(long)]
+    stamps: Option<StampChoice>,
+    /// Seconds of calibration over a bare wire by the same stream; 0 leaves it out (1).
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    calibration: Option<f64>,
+    /// Frames that the receiver's ring holds, a power of two (those of a tenth of a second).
+    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
+    ring: Option<u32>,
+    /// How much of the disk the table of frames may take (1024).
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    disk: Option<u64>,
+    /// Directory of results (result.json, packets.parquet, report.html); DIR.partial until the run is done.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace results of an earlier run.
+    #[arg(long)]
+    force: bool,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RunArgs {
+    /// What was typed over what the file says.
+    fn configuration(&self) -> Result<StreamConfig> {
+        let read = self.config.as_deref().map(StreamConfig::read).transpose()?;
+        let mut config = read.unwrap_or_default();
+        let implied = match (&self.fault, &self.router, &self.rules) {
+            (Some(_), ..) => Some(DutKind::Fault),
+            (None, Some(_), _) => Some(DutKind::Nilometer),
+            (None, None, Some(_)) => Some(DutKind::Nftables),
+            _ => self.interfaces.apply(&mut config.external).then_some(DutKind::External),
+        };
+        if let Some(path) = &self.rules {
+            let mut rules = Rules::from(path.clone());
+            rules.load(Path::new("")).context("--rules")?;
+            config.rules = Some(rules);
+        }
+        config.dut = self.dut.or(implied).unwrap_or(config.dut);
+        if let Some(fault) = &self.fault {
+            let mut fault = fault.clone();
+            fault.load(std::path::Path::new(".")).context("--fault")?;
+            config.fault = Some(fault);
+        }
+        config.router = self.router.clone().or(config.router);
+        config.pps = self.pps.or(config.pps);
+        config.both |= self.both;
+        config.flows = self.flows.unwrap_or(config.flows);
+        config.ring = self.ring.or(config.ring);
+        config.frame_bytes = self.frame_bytes.unwrap_or(config.frame_bytes);
+        config.seconds = self.seconds.unwrap_or(config.seconds);
+        config.calibration = self.calibration.unwrap_or(config.calibration);
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.disk = self.disk.unwrap_or(config.disk);
+        config.stamps = self.stamps.unwrap_or(config.stamps);
+        if let Some(pattern) = &self.pattern {
+            config.pattern = pattern.clone();
+        }
+        Ok(config)
+    }
+}
+
+/// Runs `nilometer stream`.
+pub fn run(args: StreamArgs) -> Result<Exit> {
+    let StreamCommand::Run(args) = args.command;
+    let config = args.configuration()?;
+    let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
+    let stop = signals::stop_flag()?;
+    let print = |line: &str| println!("{line}");
+    let lines: Option<&(dyn Fn(&str) + Sync)> = if args.json { None } else { Some(&print) };
+    let ended = run_stream(&config, &options, lines, &stop)?;
+    match args.json {
+        true => {
+            println!("{}", serde_json::to_string(&ended.outcome).context("a result is JSON")?);
+        }
+        false => {
+            print!("{}", told(&ended.outcome));
+            if let Some(kept) = &ended.kept {
+                print!("{}", fact("results", shown(kept)));
+            }
+        }
+    }
+    for why in &ended.outcome.why {
+        say!("the trial is not valid: {why}");
+    }
+    Ok(match (ended.is_interrupted, ended.outcome.valid) {
+        (true, _) => Exit::Interrupted,
+        (_, true) => Exit::Done,
+        (_, false) => Exit::Negative,
+    })
+}
+
+/// The result for a person.
+fn told(outcome: &Outcome) -> String {
+    let mut text = String::from("\n");
+    for way in &outcome.directions {
+        text += &told_way(way, outcome.directions.len() > 1);
+    }
+    if let Some(added) = added_ns(outcome) {
+        text += &fact("device adds (p50)", time_ns(added as f64));
+    }
+    let noise = match outcome.wire.as_ref() {
+        Some(wire) => wire.noise_ns,
+        None if outcome.dut == "wire" => outcome.delay_ns.map(|delay| delay.p95 - delay.p5),
+        None => None,
+    };
+    let noise = noise.map_or("not measured".to_owned(), |noise| time_ns(noise as f64));
+    text += &fact("noise (p95 - p5)", noise);
+    let [sent, received] = &outcome.stamps.pair;
+    text += &fact("stamps", format!("sent: {sent}; received: {received}"));
+    if let Some(why_not) = &outcome.stamps.why_not {
+        text += &fact("", format!("not in the driver: {why_not}"));
+    }
+    text += &fact("valid", if outcome.valid { "yes" } else { "no" });
+    text
+}
+
+fn told_way(way: &StreamOutcome, is_named: bool) -> String {
+    let mut text = String::new();
+    if is_named {
+        text += &fact(&way.name.replace('_', " "), "");
+    }
+    let rates = [way.offered_pps, way.sent_pps, way.received_pps].map(|pps| significant(pps, 6));
+    text += &fact(
+        "frames a second",
+        format!("{} offered, {} sent, {} received", rates[0], rates[1], rates[2]),
+    );
+    let packets = &way.packets;
+    let percent = 100.0 * packets.lost as f64 / packets.entered.max(1) as f64;
+    let lost = format!("{} lost ({} %)", count(packets.lost), significant(percent, 3));
+    text += &fact(
+        "frames",
+        format!(
+            "{} sent, {} received, {lost}, {} duplicated, {} reordered, {} corrupted",
+            count(packets.entered),
+            count(packets.left),
+            count(packets.duplicated),
+            count(packets.reordered),
+            count(packets.corrupted)
+        ),
+    );
+    text += &fact("delay", quantiles(way.delay_ns));
+    text += &fact("delay from due", quantiles(way.delay_scheduled_ns));
+    if let Some(pacing) = way.pacing_ns {
+        let [p50, p95, p99, max] =
+            [pacing.p50, pacing.p95, pacing.p99, pacing.max].map(|ns| time_ns(ns as f64));
+        text += &fact("pacing (late by)", format!("p50 {p50}, p95 {p95}, p99 {p99}, max {max}"));
+    }
+    text
+}
+
+fn quantiles(delay: Option<Delay>) -> String {
+    let Some(delay) = delay else { return "not measured".to_owned() };
+    let [p5, p50, p95, p99] =
+        [delay.p5, delay.p50, delay.p95, delay.p99].map(|ns| time_ns(ns as f64));
+    format!("p5 {p5}, p50 {p50}, p95 {p95}, p99 {p99}")
+}
