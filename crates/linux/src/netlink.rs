@@ -126,6 +126,12 @@ impl Netlink {
             .with_context(|| format!("cannot silence {name}"))
     }
 
+    /// Lets an interface ask for its neighbours and answer them.
+    pub(super) fn let_speak(&mut self, name: &str) -> Result<()> {
+        self.set_flags(name, LinkFlags::Multicast, LinkFlags::Noarp)
+            .with_context(|| format!("cannot let {name} ask for neighbours"))
+    }
+
     /// Gives an interface an address; an IPv6 address is valid at once, without a search for
     /// duplicates (RFC 4862 5.4).
     pub fn add_address(&mut self, name: &str, address: IpAddr, length: u8) -> Result<()> {

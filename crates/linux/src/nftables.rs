@@ -38,7 +38,8 @@ pub fn load(namespace: &Namespace, rules: &str, from: &str) -> Result<()> {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&ended.stderr);
-        let first = said.lines().next().unwrap_or("without a word");
+        let error = said.lines().find(|line| line.contains("Error:"));
+        let first = error.or(said.lines().next()).unwrap_or("without a word");
         bail!("nft does not take the rules of {from}: {}", first.replace("/dev/stdin:", "line "))
     })
 }

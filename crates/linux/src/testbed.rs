@@ -267,7 +267,7 @@ impl Testbed {
         offload::switch_off(port.name)?;
         match (self.kind, port.site) {
             // The device is asked for its address, and asks for ours.
-            (DeviceKind::External, Site::Client | Site::Server) => {}
+            (DeviceKind::External, Site::Client | Site::Server) => netlink.let_speak(port.name)?,
             _ => netlink.silence(port.name)?,
         }
         if !self.is_configured(port) {

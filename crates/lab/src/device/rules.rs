@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use nilometer_files::document::bounded::read_text;
 use nilometer_linux::nftables;
 use serde::{Deserialize, Serialize};
@@ -42,10 +42,16 @@ impl Rules {
     /// Reads the file, as it is seen from a folder.
     ///
     /// # Errors
-    /// When it cannot be read as a text.
+    /// When it cannot be read as a text, or includes other files.
     pub fn load(&mut self, folder: &Path) -> Result<()> {
         self.path = folder.join(&self.path);
         self.text = read_text(&self.path, RULES_BYTES_MAX)?;
+        let includes = self.text.lines().any(|line| line.trim_start().starts_with("include"));
+        ensure!(
+            !includes,
+            "{}: rules that include other files could not be kept among the results; put all into one file",
+            self.path.display()
+        );
         Ok(())
     }
 

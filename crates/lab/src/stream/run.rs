@@ -116,17 +116,19 @@ pub(super) fn through(
     let config = testbed_config(asked);
     let mut testbed = Testbed::build(&config)?;
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
-    let device = Device::start(asked, &testbed, &timed, stop)?;
-    let ends = of_testbed(&testbed, &config)?;
-    let stay = asked.longest_stay();
-    let apart = &device.threads()?[..];
-    let trial = Trial { ends: &ends, streams, instrument, stay, apart, repetition, rows };
-    let seen = between(&trial, &timed, lines, stop)?;
-    let device = device.stop()?;
+    let played = (|| {
+        let device = Device::start(asked, &testbed, &timed, stop)?;
+        let ends = of_testbed(&testbed, &config)?;
+        let stay = asked.longest_stay();
+        let apart = &device.threads()?[..];
+        let trial = Trial { ends: &ends, streams, instrument, stay, apart, repetition, rows };
+        let seen = between(&trial, &timed, lines, stop)?;
+        Ok((seen, device.stop()?))
+    })();
     for problem in testbed.give_back()? {
         say!("warning: not put back: {problem}");
     }
-    Ok((seen, device))
+    played
 }
 
 /// Prints a line.

@@ -25,6 +25,7 @@ use crate::generate::{Execution, LiveCounters, ServerReport};
 use crate::wiring::ExternalSection;
 use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
+use nilometer_files::say;
 use nilometer_linux::borrowed::ensure_lendable;
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
@@ -281,22 +282,36 @@ fn meter_after_wiring(
 /// Where the testbed cannot be built or a thread of it fails.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
     let mut testbed = build_testbed(leg.dut, leg.config)?;
+    let played = play_in(&testbed, leg, live, stop);
+    let not_restored = testbed.give_back()?;
+    if played.is_err() {
+        not_restored.iter().for_each(|problem| say!("warning: not put back: {problem}"));
+    }
+    Ok(LegOutcome { not_restored, ..played? })
+}
+
+fn play_in(
+    testbed: &Testbed,
+    leg: &Leg<'_>,
+    live: &LegLive,
+    stop: &Arc<AtomicBool>,
+) -> Result<LegOutcome> {
     let meter = match leg.dut {
         DutKind::External => None,
-        _ => Some(PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?),
+        _ => Some(PassiveMeter::open(testbed, leg.config.meter.ring_mib)?),
     };
-    set_up_kernel(leg.dut, &testbed, leg.config)?;
-    let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
-    let boxes = start_faults(leg.dut, &testbed, leg.config, stop)?;
+    set_up_kernel(leg.dut, testbed, leg.config)?;
+    let router = start_router(leg.dut, testbed, leg.config.seed, leg.router)?;
+    let boxes = start_faults(leg.dut, testbed, leg.config, stop)?;
     testbed.raise()?;
     let (meter, counted_before) = match meter {
         Some(meter) => (meter, InterfaceCounters::default()),
-        None => meter_after_wiring(&testbed, leg)?,
+        None => meter_after_wiring(testbed, leg)?,
     };
     if let Some(router) = &router {
         router.wait_until_up()?;
     }
-    let frr = start_frr(leg.dut, &testbed)?;
+    let _frr = start_frr(leg.dut, testbed)?;
     let scores = Scores {
         connections: leg.connections,
         scripts: leg.scripts,
@@ -375,7 +390,6 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
     let [fault, path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
-    drop(frr);
     let interfaces = testbed.interface_counters()?.since(&counted_before);
     Ok(LegOutcome {
         executions,
@@ -386,7 +400,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         served,
         sighted,
         interfaces,
-        not_restored: testbed.give_back()?,
+        not_restored: Vec::new(),
         router: router.map(RouterUnderTest::stop).transpose()?,
         fault: fault?,
         path: path?,

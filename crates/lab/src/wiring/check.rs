@@ -4,7 +4,7 @@
 //! direction, once as short and once as long as the links allow. What does not arrive is explained by whatever else is
 //! seen at the two ends: the packet itself, come back; an ICMP error; a question for an address that nobody there has.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -68,8 +68,9 @@ pub fn try_wiring(config: &TestbedConfig) -> Result<(Vec<Finding>, Vec<String>)>
     }
     let pools = config.clients.iter().chain(&config.servers);
     let families = Families::of(pools.map(|pool| pool.address()));
-    let findings = find(&wiring, &testbed, config, families)?;
-    Ok((findings, testbed.give_back()?))
+    let findings = find(&wiring, &testbed, config, families);
+    let not_restored = testbed.give_back()?;
+    Ok((findings?, not_restored))
 }
 
 /// Refuses a device that does not pass the traffic of these families.
@@ -107,15 +108,20 @@ fn find(
     let mut check = Check { wiring, ends, next_hops: [[None; 2]; 2], number, findings: Vec::new() };
     // What stands in front of the device may lose probes of its own accord; then that it is there has to do.
     let pools = [&config.clients, &config.servers];
-    let host = |number: usize, is_ipv6: bool| {
+    let hosts_at = |number: usize, is_ipv6: bool| {
         let mut prefixes = pools[number].iter();
-        prefixes.find(|it| it.is_ipv6() == is_ipv6).and_then(|prefix| prefix.nth(1))
+        let prefix = prefixes.find(|it| it.is_ipv6() == is_ipv6)?;
+        let bits = if is_ipv6 { 128 } else { 32 } - u32::from(prefix.length());
+        let last = 1_u128.checked_shl(bits).map_or(1, |size| size.saturating_sub(2).max(1));
+        Some([prefix.nth(1)?, prefix.nth(last)?])
     };
     let hosts_of = |is_ipv6| {
-        let hosts = [host(0, is_ipv6)?, host(1, is_ipv6)?];
-        families.has(&hosts[0]).then_some((is_ipv6, hosts))
+        let [clients, servers] = [hosts_at(0, is_ipv6)?, hosts_at(1, is_ipv6)?];
+        let pairs = [[clients[0], servers[0]], [clients[1], servers[1]]];
+        families.has(&clients[0]).then_some((is_ipv6, pairs))
     };
-    let tried: Vec<(bool, [IpAddr; 2])> = [false, true].into_iter().filter_map(hosts_of).collect();
+    let tried: Vec<(bool, [[IpAddr; 2]; 2])> =
+        [false, true].into_iter().filter_map(hosts_of).collect();
     let versions: Vec<bool> = tried.iter().map(|(is_ipv6, _)| *is_ipv6).collect();
     check.resolve(&versions)?;
     for (is_ipv6, hosts) in tried {
@@ -172,8 +178,10 @@ struct Check<'a> {
 /// What came of a probe.
 #[derive(Debug, Default)]
 struct Fate {
-    /// The sources with which it arrived, each time that it did.
-    arrived: Vec<IpAddr>,
+    /// From where to where it says that it goes, each time that it arrived.
+    arrived: Vec<[SocketAddr; 2]>,
+    /// The same when it was sent, for the last time.
+    sent: Option<[SocketAddr; 2]>,
     came_back: bool,
     error: Option<(IpAddr, IcmpError)>,
 }
@@ -238,8 +246,16 @@ impl Check<'_> {
         for side in [SideName(0), SideName(1)] {
             let device = next_hop_address(self.wiring, side, is_ipv6)?;
             if found[side.0].is_none() {
-                let interface = self.wiring.sides()[side.0].interface.clone();
-                let silent = Finding::NoAnswer { interface, side, device };
+                let sides = self.wiring.sides();
+                let interface = sides[side.0].interface.clone();
+                let silent = match sides[side.0].device_addresses.is_empty() {
+                    false => Finding::NoAnswer { interface, side, device },
+                    true => Finding::HostSilent {
+                        interface,
+                        other: sides[side.other().0].interface.clone(),
+                        address: device.address,
+                    },
+                };
                 self.add(self.strays(side).unwrap_or(silent));
             }
         }
@@ -275,14 +291,22 @@ impl Check<'_> {
         })
     }
 
-    /// Sends both ways between two hosts, and adds what is wrong.
-    fn try_both_ways(&mut self, hosts: [IpAddr; 2], next_hops: [MacAddress; 2]) -> Result<()> {
+    /// Sends both ways between the first two hosts and between the last two, and adds what is wrong.
+    fn try_both_ways(
+        &mut self,
+        [hosts, last]: [[IpAddr; 2]; 2],
+        next_hops: [MacAddress; 2],
+    ) -> Result<()> {
         for side in [SideName(0), SideName(1)] {
             let next_hop = next_hops[side.0];
             let way = Way { side, hosts, next_hop };
             let finding = match self.try_short(&way)? {
                 Some(finding) => Some(finding),
                 None => self.try_long(&way)?,
+            };
+            let finding = match finding {
+                Some(finding) => Some(finding),
+                None => self.try_short(&Way { hosts: last, ..way })?,
             };
             finding.into_iter().for_each(|finding| self.add(finding));
         }
@@ -298,8 +322,12 @@ impl Check<'_> {
         let Some(&arrived) = fate.arrived.first() else {
             return Ok(Some(self.why_lost(way, &fate, route)));
         };
-        if arrived != way.source() {
-            return Ok(Some(Finding::Translated { side, sent: way.source(), arrived }));
+        for (number, what) in ["source", "destination"].into_iter().enumerate() {
+            let sent = fate.sent.context("what arrived was sent")?[number];
+            let arrived = arrived[number];
+            if arrived != sent {
+                return Ok(Some(Finding::Translated { side, what, sent, arrived }));
+            }
         }
         if fate.arrived.len() > 1 {
             return Ok(Some(Finding::Copied { side, copies: fate.arrived.len() }));
@@ -344,10 +372,14 @@ impl Check<'_> {
         let (mut passes, mut fails) = (Probe::ip_bytes_min(is_ipv6), link_bytes);
         while passes + 1 < fails {
             let middle = passes.midpoint(fails);
-            match self.send(way, middle, 1)?.arrived.is_empty() {
+            match self.send(way, middle, TRIES)?.arrived.is_empty() {
                 true => fails = middle,
                 false => passes = middle,
             }
+        }
+        // (What is lost by chance is no question of length.)
+        if !self.send(way, link_bytes, TRIES)?.arrived.is_empty() {
+            return Ok(None);
         }
         Ok(Some(Finding::SmallMtu { side: way.side, is_ipv6, passes_bytes: passes, link_bytes }))
     }
@@ -363,6 +395,7 @@ impl Check<'_> {
             let number = self.number;
             let (source, destination) = (way.source(), way.destination());
             let probe = Probe { number, source, destination, ip_bytes };
+            fate.sent = Some([probe.from(), probe.to()]);
             self.ends.iter_mut().try_for_each(End::look)?;
             self.ends[way.side.0].port.send(&probe, way.next_hop)?;
             self.follow(way.side, &probe, &mut fate)?;
@@ -385,8 +418,8 @@ impl Check<'_> {
                 if fate.arrived.is_empty() {
                     until = Instant::now() + COPIES_WITHIN;
                 }
-                if let Seen::Probe { source, .. } = seen {
-                    fate.arrived.push(source);
+                if let Seen::Probe { source, destination, .. } = seen {
+                    fate.arrived.push([source, destination]);
                 }
             }
             let back = &mut self.ends[side.0].seen;
@@ -395,7 +428,10 @@ impl Check<'_> {
             let is_error =
                 |seen: &mut Seen| matches!(seen, Seen::Error { port, .. } if *port == quoted);
             for seen in back.extract_if(.., is_error) {
-                if let Seen::Error { from, what, .. } = seen {
+                // (Nobody listens at the port of probes, as the host itself may say.)
+                if let Seen::Error { from, what, .. } = seen
+                    && from != probe.destination
+                {
                     fate.error = Some((from, what));
                 }
             }

@@ -1,6 +1,6 @@
 //! What is wrong with a wiring: each a value, and a sentence that says what to do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{LinkAddress, WiredRoute};
 
@@ -47,9 +47,22 @@ pub enum Finding {
         /// What the port should have.
         device: LinkAddress,
     },
+    /// The host behind a transparent device does not answer.
+    #[error(
+        "the host at {other} does not answer {} at {interface}: does the device join both of its ports, and pass it?",
+        protocol(address)
+    )]
+    HostSilent {
+        /// Where it was asked for.
+        interface: String,
+        /// Where it is.
+        other: String,
+        /// Its address.
+        address: IpAddr,
+    },
     /// The device looks for each host on the link of the other.
     #[error(
-        "the interfaces are the wrong way round: at {interface} the device looks for {target}, the host of the {}' \
+        "the interfaces are connected the wrong way round: at {interface} the device looks for {target}, the host of the {}' \
          side; exchange --client-interface and --server-interface",
         side.other().hosts()
     )]
@@ -152,16 +165,18 @@ pub enum Finding {
         /// How often one arrived.
         copies: usize,
     },
-    /// Sources are translated.
-    #[error("the device changes the source of packets from {} ({sent} becomes {arrived}): the lab tells connections by \
+    /// Addresses or ports are translated.
+    #[error("the device changes the {what} of packets from {} ({sent} becomes {arrived}): the lab tells connections by \
         their addresses; switch address translation off", side.hosts())]
     Translated {
+        /// Which.
+        what: &'static str,
         /// Where they come from.
         side: SideName,
         /// What was sent.
-        sent: IpAddr,
+        sent: SocketAddr,
         /// What arrived.
-        arrived: IpAddr,
+        arrived: SocketAddr,
     },
     /// Long packets are lost.
     #[error("{} packets from {} to {} of more than {passes_bytes} bytes are lost, and the links carry {link_bytes}: raise the \
@@ -178,7 +193,7 @@ pub enum Finding {
     },
 }
 
-/// What is to be told of all that was found: all else that is seen of a device that is the wrong way round follows from
+/// What is to be told of all that was found: all else that is seen of a device that is connected the wrong way round follows from
 /// that.
 pub fn told(mut findings: Vec<Finding>) -> Vec<Finding> {
     let sent_back = |wanted: usize| {
@@ -208,7 +223,7 @@ fn vanished(destination: &IpAddr, route: Option<&WiredRoute>) -> String {
         false => "net.ipv4.ip_forward=1",
     };
     format!(
-        ": does it forward (of Linux: sysctl {switch}), has it the route {} via {}, and do its filters pass them?",
+        ": does it forward (on Linux: sysctl {switch}), does it have the route {} via {}, and do its filters pass them?",
         route.prefix, route.via
     )
 }

@@ -7,6 +7,19 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use nilometer_linux::borrowed;
 
+/// Which nobody can hear, or that say that this program itself is at fault.
+const NOT_HEARD: [i32; 7] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGCHLD,
+];
+/// The last of those that have a name.
+const LAST_SIGNAL: i32 = libc::SIGSYS;
+
 /// Holds interfaces until the lab, which is at the other end of the standard input, has ended. Signals that end the lab
 /// as well must not end this, and are noted only.
 ///
@@ -14,7 +27,7 @@ use nilometer_linux::borrowed;
 /// As [`borrowed::stand_guard`].
 pub fn hold(words: &[String]) -> Result<()> {
     let heard = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+    for signal in (1..=LAST_SIGNAL).filter(|signal| !NOT_HEARD.contains(signal)) {
         signal_hook::flag::register(signal, Arc::clone(&heard)).context("cannot mind signals")?;
     }
     let mut told = io::stdout();

@@ -64,8 +64,7 @@ pub fn words(wiring: &Wiring) -> String {
         ),
         false => writeln!(
             text,
-            "Let it forward IPv4 and IPv6, and set the MTU of both ports to 1500 bytes. Then try it: nilometer lab \
-             wiring --check"
+            "Let it forward, with an MTU of 1500 bytes. Then try it: nilometer lab wiring --check"
         ),
     };
     text
@@ -115,10 +114,13 @@ pub fn frr(wiring: &Wiring) -> String {
 /// A router whose configuration reads as Cisco's.
 pub fn ios(wiring: &Wiring) -> String {
     let mut text = String::from("configure terminal\nip routing\nipv6 unicast-routing\n");
-    for (side, port) in wiring.sides().into_iter().zip(ports(wiring)) {
+    for (port_number, (side, port)) in wiring.sides().into_iter().zip(ports(wiring)).enumerate() {
         let _ = writeln!(text, "interface {port}");
         for LinkAddress { address, length } in &side.device_addresses {
             let _ = match address {
+                IpAddr::V4(v4) if wiring.is_one_armed() && port_number == 1 => {
+                    writeln!(text, " ip address {v4} {} secondary", mask(*length))
+                }
                 IpAddr::V4(v4) => writeln!(text, " ip address {v4} {}", mask(*length)),
                 IpAddr::V6(v6) => writeln!(text, " ipv6 address {v6}/{length}"),
             };

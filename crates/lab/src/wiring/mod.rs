@@ -2,7 +2,7 @@
 //!
 //! The lab's hosts stand behind two interfaces of this machine, and whatever is between those is the device under
 //! test. The addresses are the lab's choice, so that the same plan is played through every device; the device's owner
-//! enters them ([`Wiring`], [`instructions`]), and [`check`] finds out by a few packets whether he did.
+//! enters them ([`Wiring`], [`instructions`]), and [`check`] finds out by a few packets whether they did.
 
 pub mod check;
 mod finding;
@@ -92,13 +92,18 @@ impl Wiring {
         let layout = Layout::new(config)?;
         let links = layout.host_addresses();
         let ports = layout.device_ports();
+        // Of a version of IP that has no hosts, nothing is needed.
+        let is_played = |is_ipv6| config.clients.iter().any(|pool| pool.is_ipv6() == is_ipv6);
         let side = |number: usize| {
             let port: &DevicePort = &ports[number];
-            let address = |&(address, length): &(IpAddr, u8)| LinkAddress { address, length };
+            let list = |addresses: &[(IpAddr, u8)]| {
+                let played = addresses.iter().filter(|(address, _)| is_played(address.is_ipv6()));
+                played.map(|&(address, length)| LinkAddress { address, length }).collect()
+            };
             WiredSide {
                 interface: external.interfaces[number].clone(),
-                host_addresses: links[number].iter().map(address).collect(),
-                device_addresses: port.addresses.iter().map(address).collect(),
+                host_addresses: list(links[number]),
+                device_addresses: list(&port.addresses),
                 device_mac: external.macs[number],
             }
         };

@@ -51,14 +51,23 @@ impl Probe {
         SOURCE_PORTS.0 + (self.number % SOURCE_PORTS.1) as u16
     }
 
+    /// Where it comes from.
+    pub fn from(&self) -> SocketAddr {
+        SocketAddr::new(self.source, self.source_port())
+    }
+
+    /// Where it goes to.
+    pub fn to(&self) -> SocketAddr {
+        SocketAddr::new(self.destination, DISCARD)
+    }
+
     fn frame(&self, from: MacAddress, to: MacAddress) -> Vec<u8> {
         let bytes_min = Probe::ip_bytes_min(self.source.is_ipv6());
         let filler = self.ip_bytes.saturating_sub(bytes_min) as usize;
         let mut payload = MARK.to_vec();
         payload.extend(self.number.to_be_bytes());
         payload.resize(payload.len() + filler, 0);
-        let source = SocketAddr::new(self.source, self.source_port());
-        let packet = build::udp(source, SocketAddr::new(self.destination, DISCARD), &payload);
+        let packet = build::udp(self.from(), self.to(), &payload);
         let mut frame = build::ethernet(&packet);
         frame[..6].copy_from_slice(&to);
         frame[6..12].copy_from_slice(&from);
@@ -74,7 +83,9 @@ pub enum Seen {
         /// Which one.
         number: u64,
         /// Where it says that it comes from.
-        source: IpAddr,
+        source: SocketAddr,
+        /// And where it is for.
+        destination: SocketAddr,
     },
     /// Somebody asks for an Ethernet address.
     ArpRequest {
@@ -116,7 +127,8 @@ impl IcmpError {
         Some(match (is_ipv6, kind, code) {
             (false, 3, 4) | (true, 2, _) => IcmpError::TooBig,
             (false, 3, 0 | 6 | 11) | (true, 1, 0) => IcmpError::NoRoute,
-            (false, 3, 9 | 10 | 13) | (true, 1, 1 | 5 | 6) => IcmpError::Prohibited,
+            // (A port that nobody listens at is what filters that reject say, too.)
+            (false, 3, 3 | 9 | 10 | 13) | (true, 1, 1 | 4 | 5 | 6) => IcmpError::Prohibited,
             (false, 3, 1 | 5 | 7 | 12) | (true, 1, 3) => IcmpError::HostUnreachable,
             (false, 11, 0) | (true, 3, 0) => IcmpError::TimeExceeded,
             _ => return None,
@@ -136,13 +148,14 @@ pub fn sight(frame: &[u8]) -> Seen {
 fn sight_of_ip(packet: &IpPacket, frame: &[u8]) -> Seen {
     let is_ipv6 = packet.source.is_ipv6();
     match packet.transport {
-        Transport::Udp { .. } => {
+        Transport::Udp { source_port, destination_port, .. } => {
             let payload_at = ETHERNET_BYTES + if is_ipv6 { 48 } else { 28 };
             let payload = frame.get(payload_at..payload_at + PAYLOAD_BYTES_MIN);
             match payload.and_then(|payload| payload.split_first_chunk::<8>()) {
                 Some((mark, number)) if *mark == MARK => Seen::Probe {
                     number: u64::from_be_bytes(number.try_into().expect("eight bytes are left")),
-                    source: packet.source,
+                    source: SocketAddr::new(packet.source, source_port),
+                    destination: SocketAddr::new(packet.destination, destination_port),
                 },
                 _ => Seen::Other,
             }
@@ -257,8 +270,9 @@ mod tests {
             for ip_bytes in [0, 1_500] {
                 let probe = Probe { number: 77, source, destination, ip_bytes };
                 let frame = probe.frame([2; 6], [4; 6]);
-                assert_eq!(sight(&frame), Seen::Probe { number: 77, source });
-                let bytes = ip_bytes.max(Probe::ip_bytes_min(source.is_ipv6())) as usize;
+                let [source, destination] = [probe.from(), probe.to()];
+                assert_eq!(sight(&frame), Seen::Probe { number: 77, source, destination });
+                let bytes = ip_bytes.max(Probe::ip_bytes_min(probe.source.is_ipv6())) as usize;
                 assert_eq!(frame.len(), (14 + bytes).max(60));
                 assert_eq!((&frame[..6], &frame[6..12]), (&[4; 6][..], &[2; 6][..]));
             }
@@ -293,8 +307,7 @@ mod tests {
             let port = probe.source_port();
             assert_eq!(sight(&build::ethernet(&packet)), Seen::Error { from: SERVER, what, port });
         }
-        // Nobody listens at the port of probes: what the host says of that is no fault of the device.
-        let packet = build::icmp(SERVER, CLIENT, 3, 3, &[0; 60]);
-        assert_eq!(sight(&build::ethernet(&packet)), Seen::Other);
+        let packet = build::icmp(SERVER, CLIENT, 0, 0, &[0; 60]);
+        assert_eq!(sight(&build::ethernet(&packet)), Seen::Other, "an echo's reply");
     }
 }

@@ -1,21 +1,27 @@
 //! The guardian: a process that moves interfaces out, waits for the lab's end, and moves them back.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::state::InterfaceState;
 use super::{HELD, REFUSED};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 
-/// An interface out on loan.
-struct Out {
-    state: InterfaceState,
-    namespace: Namespace,
-    called: String,
+/// What interfaces are called whose own name has been taken meanwhile; a number follows.
+const SPARE_NAME: &str = "lent";
+/// How many such names are tried.
+const SPARE_NAMES: u32 = 100;
+
+/// An interface out on loan, or about to be.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) state: InterfaceState,
+    pub(super) namespace: Namespace,
+    pub(super) called: String,
 }
 
 /// Does a guardian's work, as the last thing that its process does: `arguments` are those that
@@ -29,6 +35,8 @@ pub fn stand_guard(
     lifeline: &mut impl Read,
     told: &mut impl Write,
 ) -> Result<()> {
+    // (Who is not allowed to is killed as others are when memory is short.)
+    let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let out = match move_out(arguments) {
         Ok(out) => out,
         Err(error) => {
@@ -67,38 +75,80 @@ fn move_out(arguments: &[String]) -> Result<Vec<Out>> {
         all.push(Out { state, namespace, called: loan[2].clone() });
     }
     for (number, loan) in all.iter().enumerate() {
-        let name = loan.state.name();
-        let moved = Netlink::open()
-            .and_then(|mut netlink| netlink.move_link(name, loan.namespace.as_fd(), &loan.called));
-        if let Err(error) = moved {
+        if let Err(error) = lend(loan) {
             let mut why = format!("{error:#}");
-            for problem in move_back(&all[..number]) {
+            for problem in move_back(&all[..=number]) {
                 why = format!("{why}; {problem}");
             }
-            anyhow::bail!("{why}");
+            bail!("{why}");
         }
     }
     Ok(all)
 }
 
-/// Moves all back and makes them what they were; what could not be done.
-fn move_back(all: &[Out]) -> Vec<String> {
+/// Moves one out under its own name, and renames it there: the kernel would move it even where it cannot rename it.
+fn lend(loan: &Out) -> Result<()> {
+    let name = loan.state.name();
+    Netlink::open()?.move_link(name, loan.namespace.as_fd())?;
+    loan.namespace.enter(|| Netlink::open()?.rename_link(name, &loan.called))
+}
+
+/// Moves all back and makes them what they were; what could not be done, in a line each. Those that are not out are
+/// left alone.
+pub(super) fn move_back(all: &[Out]) -> Vec<String> {
     let home = match File::open("/proc/thread-self/ns/net") {
         Ok(file) => OwnedFd::from(file),
         Err(error) => return vec![format!("cannot open the namespace of the interfaces: {error}")],
     };
-    let mut problems = Vec::new();
+    let (mut problems, mut back) = (Vec::new(), Vec::new());
     for loan in all {
         let name = loan.state.name();
-        let moved = loan.namespace.enter(|| {
-            let mut netlink = Netlink::open()?;
-            netlink.set_down(&loan.called)?;
-            netlink.move_link(&loan.called, home.as_fd(), name)
-        });
-        match moved {
-            Ok(()) => problems.extend(loan.state.restore()),
+        match bring_home(loan, &home) {
+            Ok(Some(now)) => {
+                if now != name {
+                    problems
+                        .push(format!("{name} is called {now} now: the name was taken meanwhile"));
+                }
+                problems.extend(loan.state.restore(&now));
+                back.push((&loan.state, now));
+            }
+            Ok(None) => {}
             Err(error) => problems.push(format!("{name} was not given back: {error:#}")),
         }
     }
+    // A route may lead by several of them.
+    for (state, now) in back {
+        problems.extend(state.restore_routes(&now));
+    }
     problems
+}
+
+/// Moves one back, under its own name if that is free; what it is called then, and none where it was not out.
+fn bring_home(loan: &Out, home: &OwnedFd) -> Result<Option<String>> {
+    let name = loan.state.name();
+    loan.namespace.enter(|| {
+        let mut netlink = Netlink::open()?;
+        let is_there = |netlink: &mut Netlink, name: &str| netlink.link(name).is_ok();
+        let mut now = match is_there(&mut netlink, &loan.called) {
+            true => loan.called.clone(),
+            false if is_there(&mut netlink, name) => name.to_owned(),
+            false => return Ok(None),
+        };
+        // (Whether it can be set down and renamed or not: it has to go home.)
+        let _ = netlink.set_down(&now);
+        if now != name && netlink.rename_link(&now, name).is_ok() {
+            name.clone_into(&mut now);
+        }
+        let Err(first) = netlink.move_link(&now, home.as_fd()) else { return Ok(Some(now)) };
+        for number in 0..SPARE_NAMES {
+            let spare = format!("{SPARE_NAME}{number}");
+            if netlink.rename_link(&now, &spare).is_ok() {
+                now = spare;
+                if netlink.move_link(&now, home.as_fd()).is_ok() {
+                    return Ok(Some(now));
+                }
+            }
+        }
+        Err(first)
+    })
 }

@@ -14,15 +14,15 @@
 //! ```
 //!
 //! What an interface loses by such a move is put back: its name, MTU, addresses, routes, permanent neighbours,
-//! settings in `/proc/sys/net/*/conf`, offloads, and whether it was up ([`state`]). What could not be put back, or whose
-//! absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and bonds,
-//! and interfaces with an XDP program or queues of their own.
+//! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up ([`state`]). What could not be put back, or
+//! whose absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and
+//! bonds, interfaces on which others stand, and those with an XDP program, filters or queues of their own. Not put back
+//! are proxy neighbours, groups of the link layer that somebody joined by hand, and how long routes are valid.
 
 mod guardian;
 mod settings;
 mod state;
 
-use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
@@ -31,6 +31,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::namespace::Namespace;
+
+use guardian::Out;
+use state::InterfaceState;
 
 pub use guardian::stand_guard;
 
@@ -57,6 +60,8 @@ pub struct Loan<'a> {
 pub struct Borrowed {
     guardian: Child,
     said: BufReader<ChildStdout>,
+    /// What is known of the interfaces here, should the guardian die before the lab.
+    out: Vec<Out>,
     given_back: bool,
 }
 
@@ -68,7 +73,15 @@ impl Borrowed {
     /// Why an interface cannot be lent, or what the kernel refuses.
     pub fn borrow(loans: &[Loan<'_>], mut guardian: Command) -> Result<Borrowed> {
         guardian.arg(std::process::id().to_string());
+        let mut out = Vec::new();
         for loan in loans {
+            let namespace = loan.namespace.as_fd().try_clone_to_owned();
+            let namespace = namespace.context("cannot copy a namespace's descriptor")?;
+            out.push(Out {
+                state: InterfaceState::read(loan.interface)?,
+                namespace: Namespace::from_descriptor(namespace),
+                called: loan.called.to_owned(),
+            });
             let descriptor = loan.namespace.as_fd().as_raw_fd();
             guardian.args([loan.interface, &descriptor.to_string(), loan.called]);
         }
@@ -80,7 +93,7 @@ impl Borrowed {
             .context("cannot start the process that holds the interfaces for the run")?;
         let said = child.stdout.take().context("the guardian's words")?;
         let mut borrowed =
-            Borrowed { guardian: child, said: BufReader::new(said), given_back: false };
+            Borrowed { guardian: child, said: BufReader::new(said), out, given_back: false };
         let answer = borrowed.line()?;
         match answer.strip_prefix(REFUSED) {
             Some(why) => bail!("{why}"),
@@ -121,10 +134,11 @@ impl Borrowed {
             said.push(line);
         }
         let ended = self.guardian.wait().context("cannot wait for the guardian")?;
-        if !ended.success() && said.is_empty() {
-            let mut why = String::from("the process that held the interfaces failed");
-            write!(why, " ({ended})")?;
-            said.push(why);
+        if !ended.success() {
+            said.push(format!(
+                "the process that held the interfaces failed ({ended}), and the lab gave them back in its place"
+            ));
+            said.extend(guardian::move_back(&self.out));
         }
         Ok(said)
     }
@@ -142,5 +156,5 @@ impl Drop for Borrowed {
 /// # Errors
 /// Why not, and what to do.
 pub fn ensure_lendable(interface: &str) -> Result<()> {
-    state::InterfaceState::read(interface).map(drop)
+    InterfaceState::read(interface).map(drop)
 }

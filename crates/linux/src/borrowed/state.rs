@@ -3,23 +3,30 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use anyhow::{Context, Result, bail, ensure};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, Nla};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    LinkAttribute, LinkFlags, LinkMessage, LinkXdp, State as OperationalState, XdpAttached,
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkXdp, State as OperationalState, XdpAttached,
 };
 use netlink_packet_route::neighbour::{NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType,
 };
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::settings::{self, Setting};
-use crate::netlink::Netlink;
+use netlink_packet_route::tc::{TcAttribute, TcMessage};
+
+use crate::netlink::{LinkState, Netlink};
 use crate::offload;
 
 /// Queueing disciplines that an interface gets by itself; others hold somebody's settings.
 const DEFAULT_DISCIPLINES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "fq_codel", "mq", "fq"];
+/// Where filters are attached.
+const HOOKS: [&str; 2] = ["clsact", "ingress"];
+/// The attribute of a route that names a nexthop object (`RTA_NH_ID`).
+const NEXTHOP_ID: u16 = 30;
 /// What a lab changes of an interface, and its owner may have set.
 const KEPT_FLAGS: LinkFlags =
     LinkFlags::Promisc.union(LinkFlags::Noarp).union(LinkFlags::Multicast);
@@ -58,12 +65,26 @@ impl InterfaceState {
         };
         refuse(name, link)?;
         let index = link.header.index;
+        refuse_carrier(name, index, &links)?;
+        netlink.refuse_filters(name, index)?;
         let routes = netlink.routes_of(index)?;
-        let is_default = |route: &RouteMessage| route.header.destination_prefix_length == 0;
+        let is_default = |route: &RouteMessage| {
+            route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
+        };
         ensure!(
             !routes.iter().any(is_default),
             "{name} has this host's default route: the host would lose its network for the run; choose another \
              interface"
+        );
+        let has_object = |route: &RouteMessage| {
+            route
+                .attributes
+                .iter()
+                .any(|it| matches!(it, RouteAttribute::Other(nla) if nla.kind() == NEXTHOP_ID))
+        };
+        ensure!(
+            !routes.iter().any(has_object),
+            "a route by {name} has a nexthop object, which could not be put back: choose another interface"
         );
         let mtu_bytes = link.attributes.iter().find_map(|attribute| match attribute {
             LinkAttribute::Mtu(mtu_bytes) => Some(*mtu_bytes),
@@ -88,10 +109,9 @@ impl InterfaceState {
         &self.name
     }
 
-    /// Makes an interface of this name, in the calling thread's namespace and down, what it was; what could not be done,
-    /// in a line each.
-    pub(super) fn restore(&self) -> Vec<String> {
-        let name = &self.name;
+    /// Makes an interface that has this name now, in the calling thread's namespace and down, what it was but for its
+    /// routes; what could not be done, in a line each.
+    pub(super) fn restore(&self, name: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let mut note = |what: &str, done: Result<()>| {
             problems.extend(done.err().map(|error| format!("{name}: {what}: {error:#}")));
@@ -103,26 +123,41 @@ impl InterfaceState {
         note("MTU", netlink.set_mtu(name, self.mtu_bytes));
         note("offloads", offload::switch_on(name, &self.offloads));
         note("flags", netlink.set_flags(name, self.flags, KEPT_FLAGS - self.flags));
+        // Before it is up: among them is which addresses it gives itself then.
+        let not_set = settings::write(&self.settings, name);
         if self.is_up {
             note("up", netlink.set_up(name));
         }
-        let index = match netlink.link(name) {
-            Ok(link) => link.index,
-            Err(error) => return vec![format!("{name}: {error:#}")],
-        };
-        for address in &self.addresses {
-            note("an address", netlink.restore_address(address.clone(), index));
-        }
-        for neighbour in &self.neighbours {
-            note("a neighbour", netlink.restore_neighbour(neighbour.clone(), index));
-        }
-        if self.is_up {
-            for route in &self.routes {
-                note("a route", netlink.restore_route(route.clone(), index));
+        match netlink.link(name) {
+            Ok(LinkState { index, .. }) => {
+                for address in &self.addresses {
+                    note("an address", netlink.restore_address(address.clone(), index));
+                }
+                for neighbour in &self.neighbours {
+                    note("a neighbour", netlink.restore_neighbour(neighbour.clone(), index));
+                }
             }
+            Err(error) => note("addresses", Err(error)),
         }
-        problems.extend(settings::write(&self.settings));
+        // (What is refused while it is down may be taken now.)
+        if !not_set.is_empty() {
+            problems.extend(settings::write(&self.settings, name));
+        }
         problems
+    }
+
+    /// Puts its routes back, when all interfaces that they lead by are there.
+    pub(super) fn restore_routes(&self, name: &str) -> Vec<String> {
+        if !self.is_up {
+            return Vec::new();
+        }
+        let restored = Netlink::open().and_then(|mut netlink| {
+            let index = netlink.link(name)?.index;
+            let restored = self.routes.iter().map(|route| netlink.restore_route(route, index));
+            Ok(restored.filter_map(Result::err).collect::<Vec<_>>())
+        });
+        let problems = restored.unwrap_or_else(|error| vec![error]);
+        problems.iter().map(|error| format!("{name}: a route: {error:#}")).collect()
     }
 }
 
@@ -133,14 +168,48 @@ fn link_name(link: &LinkMessage) -> Option<&str> {
     })
 }
 
+/// Refuses an interface on which others stand: they would go with it.
+fn refuse_carrier(name: &str, index: u32, links: &[LinkMessage]) -> Result<()> {
+    let stands_on_it = |link: &&LinkMessage| {
+        let of = |wanted: &LinkAttribute| link.attributes.contains(wanted);
+        let is_elsewhere =
+            link.attributes.iter().any(|it| matches!(it, LinkAttribute::LinkNetNsId(_)));
+        let infos = link.attributes.iter().filter_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => Some(infos),
+            _ => None,
+        });
+        let mut infos = infos.flatten();
+        let is_veth = infos.clone().any(|info| *info == LinkInfo::Kind(InfoKind::Veth));
+        let is_tunnel = infos.any(|info| match info {
+            LinkInfo::Data(InfoData::Vxlan(vxlan)) => vxlan.contains(&InfoVxlan::Link(index)),
+            _ => false,
+        });
+        is_tunnel || of(&LinkAttribute::Link(index)) && !is_elsewhere && !is_veth
+    };
+    match links.iter().find(stands_on_it).and_then(link_name) {
+        Some(other) => bail!(
+            "{other} stands on {name}, and would be lost or changed: remove it, or give another interface"
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Refuses an interface that cannot be lent for what it is.
 fn refuse(name: &str, link: &LinkMessage) -> Result<()> {
     ensure!(
         !link.header.flags.contains(LinkFlags::Loopback),
         "{name} is a loopback: no device can stand behind it; give the interface towards the device"
     );
+    ensure!(
+        link.header.link_layer_type == LinkLayerType::Ether,
+        "{name} carries no Ethernet frames: give an Ethernet interface"
+    );
     for attribute in &link.attributes {
         match attribute {
+            LinkAttribute::LinkInfo(infos) => ensure!(
+                !infos.contains(&LinkInfo::Kind(InfoKind::Bridge)),
+                "{name} is a bridge, which cannot be moved: give the interface towards the device"
+            ),
             LinkAttribute::Controller(_) => bail!(
                 "{name} belongs to a bridge or bond: take it out of it (ip link set {name} nomaster), or give another"
             ),
@@ -180,7 +249,8 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(link).collect())
     }
 
-    /// Addresses but for those that the kernel gives an interface that is up.
+    /// Addresses in the order in which they have to be added to be listed as they are: the kernel puts an address of
+    /// IPv6 before others of its scope.
     fn addresses_of(&mut self, index: u32) -> Result<Vec<AddressMessage>> {
         let asked = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.request(asked, NLM_F_DUMP).context("cannot list the addresses")?;
@@ -188,17 +258,15 @@ impl Netlink {
             RouteNetlinkMessage::NewAddress(found) if found.header.index == index => Some(found),
             _ => None,
         };
-        let is_usual = |found: &AddressMessage| {
-            found.attributes.iter().any(|attribute| match attribute {
-                AddressAttribute::Address(std::net::IpAddr::V6(it)) => it.is_unicast_link_local(),
-                _ => false,
-            })
-        };
-        Ok(answers.into_iter().filter_map(address).filter(|found| !is_usual(found)).collect())
+        let found: Vec<AddressMessage> = answers.into_iter().filter_map(address).collect();
+        let is_ipv6 = |found: &AddressMessage| found.header.family == AddressFamily::Inet6;
+        let (ipv6, mut ordered): (Vec<_>, Vec<_>) = found.into_iter().partition(is_ipv6);
+        ordered.extend(ipv6.into_iter().rev());
+        Ok(ordered)
     }
 
-    /// Routes by the interface but for those that follow from its addresses or from advertisements; those that
-    /// others are reached by come first.
+    /// Routes by the interface but for those that follow from its addresses; those that others are reached by come
+    /// first.
     fn routes_of(&mut self, index: u32) -> Result<Vec<RouteMessage>> {
         let asked = RouteNetlinkMessage::GetRoute(RouteMessage::default());
         let answers = self.request(asked, NLM_F_DUMP).context("cannot list the routes")?;
@@ -211,10 +279,7 @@ impl Netlink {
                 _ => false,
             })
         };
-        let is_somebodys = |route: &RouteMessage| {
-            !matches!(route.header.protocol, RouteProtocol::Kernel | RouteProtocol::Ra)
-                && route.header.kind == RouteType::Unicast
-        };
+        let is_somebodys = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
         let route = |answer| match answer {
             RouteNetlinkMessage::NewRoute(route) => Some(route),
             _ => None,
@@ -262,26 +327,62 @@ impl Netlink {
         self.request(new, NLM_F_CREATE | NLM_F_REPLACE).map(drop)
     }
 
-    fn restore_route(&mut self, mut route: RouteMessage, index: u32) -> Result<()> {
+    /// Adds a route beside those of others to the same prefix; one of several hops takes the place of what was left of
+    /// it, and one that is there already is right.
+    fn restore_route(&mut self, route: &RouteMessage, index: u32) -> Result<()> {
+        let mut route = route.clone();
         route.header.flags &= RouteFlags::Onlink;
         route.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_)));
+        let mut how = NLM_F_APPEND;
         for attribute in &mut route.attributes {
-            if let RouteAttribute::Oif(oif) = attribute {
-                *oif = index;
+            match attribute {
+                RouteAttribute::Oif(oif) => *oif = index,
+                RouteAttribute::MultiPath(_) => how = NLM_F_REPLACE,
+                _ => {}
             }
         }
-        let new = RouteNetlinkMessage::NewRoute(route);
-        self.request(new, NLM_F_CREATE | NLM_F_REPLACE).map(drop)
+        let added = self.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | how);
+        match added {
+            Err(error) if error.to_string().starts_with("File exists") => Ok(()),
+            added => added.map(drop),
+        }
     }
 
-    /// Moves an interface, and what it is called, into a namespace; it is down there.
-    pub(super) fn move_link(&mut self, name: &str, to: BorrowedFd<'_>, called: &str) -> Result<()> {
+    /// Refuses an interface that has filters of its own at the traffic control hooks.
+    fn refuse_filters(&mut self, name: &str, index: u32) -> Result<()> {
+        let asked = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let answers =
+            self.request(asked, NLM_F_DUMP).context("cannot list queueing disciplines")?;
+        let has_hook = answers.iter().any(|answer| {
+            let RouteNetlinkMessage::NewQueueDiscipline(found) = answer else { return false };
+            let is_hook = |it: &TcAttribute| matches!(it, TcAttribute::Kind(kind) if HOOKS.contains(&kind.as_str()));
+            found.header.index == index as i32 && found.attributes.iter().any(is_hook)
+        });
+        ensure!(
+            !has_hook,
+            "{name} has filters of traffic control, which could not be put back: remove them (tc qdisc del dev {name} \
+             clsact), or give another interface"
+        );
+        Ok(())
+    }
+
+    /// Moves an interface into a namespace; it is down there.
+    pub(super) fn move_link(&mut self, name: &str, to: BorrowedFd<'_>) -> Result<()> {
+        let attributes = vec![LinkAttribute::NetNsFd(to.as_raw_fd())];
+        self.change_link(name, attributes)
+            .with_context(|| format!("cannot move the interface {name} into another namespace"))
+    }
+
+    /// Gives an interface that is down another name.
+    pub(super) fn rename_link(&mut self, name: &str, called: &str) -> Result<()> {
+        self.change_link(name, vec![LinkAttribute::IfName(called.to_owned())])
+            .with_context(|| format!("cannot call the interface {name} {called}"))
+    }
+
+    fn change_link(&mut self, name: &str, attributes: Vec<LinkAttribute>) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = self.link(name)?.index;
-        message.attributes =
-            vec![LinkAttribute::NetNsFd(to.as_raw_fd()), LinkAttribute::IfName(called.to_owned())];
-        let refused = || format!("cannot move the interface {name} into another namespace");
-        let moved = self.request(RouteNetlinkMessage::SetLink(message), 0).with_context(refused);
-        moved.map(drop)
+        message.attributes = attributes;
+        self.request(RouteNetlinkMessage::SetLink(message), 0).map(drop)
     }
 }

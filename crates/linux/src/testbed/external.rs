@@ -68,8 +68,8 @@ impl Testbed {
     /// Borrows the interfaces towards an external device.
     pub(super) fn borrow(&mut self, mtu_bytes: u32) -> Result<()> {
         let Some(external) = &self.external else { return Ok(()) };
-        let program = std::env::current_exe().context("cannot find this program's file")?;
-        let mut guardian = Command::new(program);
+        // (By its descriptor: the file may have been replaced since it was started.)
+        let mut guardian = Command::new("/proc/self/exe");
         guardian.args(external.guardian);
         let [client, server] = &external.interfaces;
         if external.is_one_armed() {

@@ -103,12 +103,16 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
         false => None,
     };
     let is_wrong = checked.as_ref().is_some_and(|checked| !checked.ok);
+    for problem in checked.iter().flat_map(|checked| &checked.not_restored) {
+        say!("warning: not put back: {problem}");
+    }
     if args.json {
         let told = Told { wiring, check: checked };
         println!("{}", serde_json::to_string(&told).context("the wiring is JSON")?);
     } else {
         match checked {
-            None => print!("{}", plain(&instructions::all(&wiring))),
+            // (Interfaces of these names are there, so that none has a control character.)
+            None => print!("{}", instructions::all(&wiring)),
             Some(checked) => print_checked(&checked),
         }
     }
@@ -122,14 +126,12 @@ fn print_checked(checked: &Checked) {
     if checked.ok {
         println!("the device passes packets of every length in both directions");
     }
-    for problem in &checked.not_restored {
-        say!("warning: not put back: {problem}");
-    }
 }
 
 /// Arguments of the guardian, which only this program calls.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
