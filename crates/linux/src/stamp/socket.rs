@@ -11,6 +11,10 @@ use crate::ring::{Ring, RingConfig};
 
 /// What a frame takes in a ring, beside its bytes.
 const FRAME_OVERHEAD_BYTES: usize = 128;
+/// A block is given out after a millisecond, full or not, so that as many blocks are so many milliseconds.
+const RETIRE_MS: u32 = 1;
+const BLOCKS: usize = 1_024;
+const BLOCK_BYTES: usize = 1 << 16;
 
 /// From CLOCK_REALTIME to CLOCK_MONOTONIC, ns, wrapping.
 fn clock_difference() -> u64 {
@@ -18,9 +22,14 @@ fn clock_difference() -> u64 {
 }
 
 fn open(interface: &str, slots: usize, kept_bytes: usize) -> Result<Ring> {
-    let bytes = (slots * (kept_bytes + FRAME_OVERHEAD_BYTES)) as u64;
-    let snap_bytes = Some(kept_bytes as u32);
-    Ring::open(interface, RingConfig { snap_bytes, retire_ms: 1, ..RingConfig::of_bytes(bytes) })
+    let bytes = slots * (kept_bytes + FRAME_OVERHEAD_BYTES);
+    let config = RingConfig {
+        block_bytes: BLOCK_BYTES as u32,
+        blocks: bytes.div_ceil(BLOCK_BYTES).clamp(BLOCKS, 4 * BLOCKS) as u32,
+        retire_ms: RETIRE_MS,
+        snap_bytes: Some(kept_bytes as u32),
+    };
+    Ring::open(interface, config)
 }
 
 fn run_of(frame: &[u8]) -> Option<u32> {
