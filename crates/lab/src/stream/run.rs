@@ -256,11 +256,15 @@ pub fn run(
         outcome.rows = [rows.written, rows.left_out];
     }
     let wire = calibrated.as_ref().map(|(_, seen)| seen);
+    let is_interrupted = stop.load(Ordering::Relaxed);
     let kept = match directory {
-        Some(directory) => Some(keep(config, options, directory, (&outcome, &seen, wire))?),
+        Some(directory) => {
+            fill(config, options, &directory, (&outcome, &seen, wire))?;
+            Some(if is_interrupted { directory.keep() } else { directory.finish()? })
+        }
         None => None,
     };
-    Ok(Ended { outcome, kept, is_interrupted: stop.load(Ordering::Relaxed) })
+    Ok(Ended { outcome, kept, is_interrupted })
 }
 
 /// Begins the table of frames, and says beforehand how large it will be where it does not fit.
@@ -299,19 +303,18 @@ fn truth(counts: nilometer_sim::fault::FaultCounts) -> FaultTruth {
     }
 }
 
-/// Writes result, configuration and page, and gives the directory its name.
-fn keep(
+/// Writes result, configuration and page.
+fn fill(
     config: &StreamConfig,
     options: &RunOptions,
-    directory: Directory,
+    directory: &Directory,
     (outcome, seen, wire): (&Outcome, &Seen, Option<&Seen>),
-) -> Result<PathBuf> {
+) -> Result<()> {
     directory.file(RESULT_FILE).write_json(outcome)?;
     let text = toml::to_string(config).context("a configuration is TOML")?;
     directory.file(CONFIG_FILE).write(text.as_bytes())?;
     let page = page::render(outcome, (seen, wire), &options.command);
-    directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())?;
-    directory.finish()
+    directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())
 }
 
 /// What the device itself adds to the median of the delay, by the wire beside it.
