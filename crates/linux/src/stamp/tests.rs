@@ -52,8 +52,9 @@ fn bench(stamping: Stamping, slots: usize) -> Bench {
     Bench { testbed, departures, arrivals }
 }
 
-/// Sends all frames, so many in a call, and reads the rings after every call.
-fn pass(bench: &mut Bench, all: &[Vec<u8>], batch: usize) -> Seen {
+/// Sends all frames, so many in a call, and reads the rings after every call, until all have come and so many departures
+/// are known.
+fn pass(bench: &mut Bench, all: &[Vec<u8>], departing: usize, batch: usize) -> Seen {
     let mut seen = Seen::default();
     let Bench { testbed, departures, arrivals } = bench;
     let mut read = |seen: &mut Seen| {
@@ -75,7 +76,7 @@ fn pass(bench: &mut Bench, all: &[Vec<u8>], batch: usize) -> Seen {
                 read(&mut seen);
             }
             let until = monotonic_ns() + 2_000_000_000;
-            while seen.1.len() < all.len() && monotonic_ns() < until {
+            while (seen.0.len() < departing || seen.1.len() < all.len()) && monotonic_ns() < until {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 read(&mut seen);
             }
@@ -91,7 +92,7 @@ fn check(stamping: Stamping) {
         let mut bench = bench(stamping, 4_096);
         let all: Vec<Vec<u8>> =
             (0..640).map(|number| frame(number, 60 + number as usize * 2, RUN)).collect();
-        let (departed, arrived) = pass(&mut bench, &all, batch);
+        let (departed, arrived) = pass(&mut bench, &all, all.len(), batch);
         assert_eq!(departed.len(), all.len(), "batches of {batch}");
         assert_eq!(arrived.len(), all.len(), "batches of {batch}");
         for (number, ((left, arrived), sent)) in departed.iter().zip(&arrived).zip(&all).enumerate()
@@ -162,7 +163,7 @@ fn damaged_test_frames_are_seen_and_others_are_not() {
     };
     // Of another run from our source (so its run may be damaged), of our run from elsewhere, and neither.
     let all = [frame(0, 60, RUN ^ 1), elsewhere(frame(1, 60, RUN)), elsewhere(frame(2, 60, 5))];
-    let (departed, arrived) = pass(&mut bench, &all[..2], 1);
+    let (departed, arrived) = pass(&mut bench, &all[..2], 0, 1);
     assert_eq!((departed.len(), arrived.len()), (0, 2), "a number is missing, so none is told");
     let sent = bench
         .testbed
