@@ -1,6 +1,6 @@
 //! A device that the lab did not make: a namespace set up by plain `ip` commands, between two veths of another one.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -126,8 +126,16 @@ impl Bench {
             let output = Command::new("ip").args(["-n", &self.host]).args(words).output();
             all += text(&output.expect("ip runs").stdout);
         }
-        let conf = format!("net.ipv4.conf.{CLIENT}.rp_filter");
-        let words = ["netns", "exec", &self.host, "sysctl", "-n", &conf];
+        // In the kernel's own order, by which it chooses among them.
+        let words =
+            ["-n", &self.host, "-6", "-o", "address", "show", "dev", CLIENT, "scope", "global"];
+        let listed = Command::new("ip").args(words).output().expect("ip runs").stdout;
+        all += &format!("in order: {}\n", text(&listed).replace('\n', " "));
+        let [conf, neigh] = [
+            format!("net.ipv4.conf.{CLIENT}.rp_filter"),
+            format!("net.ipv4.neigh.{CLIENT}.base_reachable_time_ms"),
+        ];
+        let words = ["netns", "exec", &self.host, "sysctl", "-n", &conf, &neigh];
         all += text(&Command::new("ip").args(words).output().expect("sysctl runs").stdout);
         // Which address of IPv6 is still searched for elsewhere is a matter of a second; so is the kernel's own order.
         let all = all.replace(" tentative", "");
@@ -152,9 +160,16 @@ fn ip(words: &[&str]) {
 
 /// What an owner may have set, and a move to another namespace takes away.
 fn furnish(bench: &Bench) {
-    bench.in_host(&["address", "add", "10.9.8.7/24", "dev", CLIENT]);
-    bench.in_host(&["address", "add", "fd77::7/64", "dev", CLIENT, "nodad"]);
+    for address in ["10.9.8.7/24", "10.9.8.8/24", "fe80::1/64", "fd77::7/64", "fd77::8/64"] {
+        let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
+        bench.in_host(&[&["address", "add", address, "dev", CLIENT], nodad].concat());
+    }
+    // The same prefix by an interface that stays.
+    bench.in_host(&["link", "add", "b0", "type", "bridge"]);
+    bench.in_host(&["link", "set", "b0", "up"]);
     bench.in_host(&["route", "add", "10.55.0.0/16", "via", "10.9.8.1"]);
+    bench.in_host(&["route", "append", "10.55.0.0/16", "dev", "b0"]);
+    bench.in_host(&["route", "add", "local", "10.57.0.0/16", "dev", CLIENT]);
     bench.in_host(&["route", "add", "10.56.0.0/16", "dev", CLIENT, "table", "77"]);
     bench.in_host(&["neigh", "add", "10.9.8.1", "lladdr", "02:00:00:00:00:09", "dev", CLIENT]);
     bench.in_host(&["link", "set", CLIENT, "mtu", "1600"]);
@@ -213,6 +228,140 @@ fn streams_go_through_a_device_that_others_made() {
     assert!(output.status.code() == Some(2) && said.contains("no route to 198.19.0.1"), "{said}");
 }
 
+/// The numbers of the processes that hold interfaces for a lab of this namespace.
+fn guardians(bench: &Bench) -> Vec<i32> {
+    let listed = Command::new("ip").args(["netns", "pids", &bench.host]).output().expect("ip runs");
+    let pids = text(&listed.stdout).lines().filter_map(|line| line.trim().parse().ok());
+    let is_guardian = |pid: &i32| {
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.contains("hold-interfaces")
+    };
+    pids.filter(is_guardian).collect()
+}
+
+fn patience(what: &str, mut condition: impl FnMut() -> bool) {
+    let is_so = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        condition()
+    });
+    assert!(is_so, "{what}");
+}
+
+#[test]
+fn interfaces_come_back_whatever_becomes_of_who_holds_them() {
+    let Some(bench) = Bench::new("guardians that are killed") else { return };
+    bench.set_up();
+    furnish(&bench);
+    let before = bench.state();
+    // A name that the interface cannot have out there.
+    bench.in_host(&["link", "property", "add", "dev", CLIENT, "altname", "c0"]);
+    let output = bench.run(&[&["lab", "wiring", "--check"][..], &INTERFACES].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    bench.in_host(&["link", "property", "del", "dev", CLIENT, "altname", "c0"]);
+    assert_eq!(bench.state(), before);
+
+    let words = ["lab", "run", "--duration", "4", "--calibration", "0"];
+    for signal in [libc::SIGUSR1, libc::SIGKILL] {
+        let words = [&words[..], &["--force"], &INTERFACES].concat();
+        let lab = bench.nilometer(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let lab = lab.expect("it starts");
+        let mut held = Vec::new();
+        patience("a guardian", || {
+            held = guardians(&bench);
+            !held.is_empty() && !bench.state().contains(SERVER)
+        });
+        // SAFETY: kill takes integers; the process is a guardian of the lab that we have started.
+        assert_eq!(unsafe { libc::kill(held[0], signal) }, 0);
+        let output = lab.wait_with_output().expect("a lab");
+        let said = text(&output.stderr);
+        assert_eq!(said.contains("gave them back in its place"), signal == libc::SIGKILL, "{said}");
+        assert_eq!(bench.state(), before, "after signal {signal}");
+    }
+    // Its name is taken while it is away.
+    let words = [&words[..], &["--force"], &INTERFACES].concat();
+    let lab = bench
+        .nilometer(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    patience("the interfaces are borrowed", || !bench.state().contains(SERVER));
+    bench.in_host(&["link", "add", SERVER, "type", "bridge"]);
+    let output = lab.wait_with_output().expect("a lab");
+    let said = text(&output.stderr);
+    assert!(said.contains("tgs is called lent0 now"), "{said}");
+    bench.in_host(&["link", "del", SERVER]);
+    bench.in_host(&["link", "set", "lent0", "down"]);
+    bench.in_host(&["link", "set", "lent0", "name", SERVER]);
+    bench.in_host(&["link", "set", SERVER, "up"]);
+    assert_eq!(bench.problems(&INTERFACES), Vec::<String>::new(), "and carry traffic");
+}
+
+#[test]
+fn a_person_is_told_what_to_enter() {
+    let Some(bench) = Bench::new("the words of lab wiring") else { return };
+    let output = bench.run(&[&["lab", "wiring"][..], &INTERFACES].concat());
+    let told = text(&output.stdout);
+    assert!(told.lines().count() > 40 && output.status.success(), "{told}");
+    let (_, linux) = told.split_once("Linux (iproute2):\n").expect("a part for Linux");
+    let (linux, _) = linux.split_once("FRR").expect("a part for FRR");
+    // Word for word, but for the names of the ports.
+    let linux = linux.replace("CLIENT_PORT", "dc").replace("SERVER_PORT", "ds");
+    for line in linux.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        ip(&[&["netns", "exec", &bench.device][..], &words].concat());
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(bench.problems(&INTERFACES), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_device_does_to_packets_is_named() {
+    if !nilometer_linux::nftables::is_installed() {
+        println!("skipped: filters and translation of a device: needs nft");
+        return;
+    }
+    let Some(bench) = Bench::new("devices that filter and translate") else { return };
+    bench.set_up();
+    let rules = |text: &str| {
+        let nft = ["netns", "exec", &bench.device, "nft"];
+        ip(&[&nft[..], &["flush", "ruleset"]].concat());
+        ip(&[&nft[..], &[text]].concat());
+    };
+    let expect = |words: &str| {
+        let problems = bench.problems(&INTERFACES);
+        let is_named = problems.iter().any(|line| line.contains(words));
+        assert!(is_named, "{words}: {problems:?}");
+    };
+    rules("table ip t { chain c { type filter hook forward priority 0; iifname dc reject; }; }");
+    expect("prohibits packets from clients to servers");
+    rules(
+        "table ip t { chain c { type nat hook postrouting priority 100; oifname ds masquerade; }; }",
+    );
+    expect("changes the source of packets from clients");
+    rules(
+        "table ip t { chain c { type nat hook prerouting priority -100; iifname dc dnat to 198.19.0.7; }; }",
+    );
+    expect("changes the destination of packets from clients (198.19.0.1:9 becomes 198.19.0.7:9)");
+}
+
+#[test]
+fn a_transparent_device_joins_both_hosts() {
+    let Some(bench) = Bench::new("a transparent device") else { return };
+    let config = "dut = \"external\"\n[external]\nclient_interface = \"tgc\"\nserver_interface = \"tgs\"\n\
+        transparent = true\n";
+    bench.room.write("lab.toml", config);
+    let with = ["--config", "lab.toml"];
+    let silent = bench.problems(&with);
+    assert!(silent.iter().any(|line| line.contains("join both of its ports")), "{silent:?}");
+    bench.in_device(&["link", "add", "b0", "type", "bridge"]);
+    bench.in_device(&["link", "set", "b0", "up"]);
+    for port in ["dc", "ds"] {
+        bench.in_device(&["link", "set", port, "master", "b0"]);
+    }
+    assert_eq!(bench.problems(&with), Vec::<String>::new());
+}
+
 #[test]
 fn a_device_with_one_arm_is_played_through() {
     let Some(bench) = Bench::new("a device with one arm") else { return };
@@ -246,19 +395,12 @@ fn interfaces_come_back_when_the_lab_is_killed() {
     let mut lab = bench.nilometer(&[&words[..], &INTERFACES].concat());
     // (A process group of its own, all of which is killed.)
     std::os::unix::process::CommandExt::process_group(&mut lab, 0);
-    let mut lab = lab.stderr(std::process::Stdio::null()).spawn().expect("it starts");
-    let patience = |what: &str, condition: &dyn Fn() -> bool| {
-        let is_so = (0..600).any(|_| {
-            std::thread::sleep(Duration::from_millis(50));
-            condition()
-        });
-        assert!(is_so, "{what}");
-    };
-    patience("the interfaces are borrowed", &|| !bench.state().contains(SERVER));
+    let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    patience("the interfaces are borrowed", || !bench.state().contains(SERVER));
     // SAFETY: kill takes integers; the group is that of a child of ours that was not waited for.
     assert_eq!(unsafe { libc::kill(-(lab.id() as i32), libc::SIGKILL) }, 0);
     lab.wait().expect("a killed child");
-    patience("the interfaces are back", &|| bench.state() == before);
+    patience("the interfaces are back", || bench.state() == before);
     assert_eq!(bench.problems(&INTERFACES), Vec::<String>::new(), "and carry traffic");
 }
 
@@ -314,7 +456,8 @@ fn what_is_wrong_with_a_device_is_named_in_a_line() {
     bench.in_device(&["link", "set", "ds", "mtu", "1500"]);
     let exchanged = ["--client-interface", SERVER, "--server-interface", CLIENT];
     let problems = bench.problems(&exchanged);
-    assert!(problems.iter().all(|line| line.contains("wrong way round")), "{problems:?}");
+    let is_named = problems.iter().all(|line| line.contains("wrong way round"));
+    assert!(is_named && !problems.is_empty(), "{problems:?}");
     bench.in_device(&["link", "set", "ds", "down"]);
     expect("a dead link", "the link of tgs did not come up");
 }
@@ -337,7 +480,16 @@ fn what_cannot_be_lent_is_refused_in_a_line() {
     bench.in_host(&["route", "add", "default", "via", "10.9.8.1"]);
     refused([CLIENT, SERVER], "default route");
     bench.in_host(&["route", "del", "default"]);
+    bench.in_host(&[
+        "-6", "route", "add", "default", "via", "fe80::9", "dev", CLIENT, "proto", "ra",
+    ]);
+    refused([CLIENT, SERVER], "default route");
+    bench.in_host(&["-6", "route", "del", "default"]);
+    bench.in_host(&["link", "add", "mv0", "link", CLIENT, "type", "macvlan"]);
+    refused([CLIENT, SERVER], "mv0 stands on tgc");
+    bench.in_host(&["link", "del", "mv0"]);
     bench.in_host(&["link", "add", "b0", "type", "bridge"]);
+    refused(["b0", SERVER], "b0 is a bridge");
     bench.in_host(&["link", "set", SERVER, "master", "b0"]);
     refused([CLIENT, SERVER], "belongs to a bridge");
     let output = bench.run(&["lab", "run", "--dut", "external"]);

@@ -33,6 +33,26 @@ fn a_packet_filter_passes_what_its_rules_let_pass() {
     assert!(entered > 100 && lost == 0, "{lost} of {entered}");
     assert!(room.read("open/lab.toml").contains("nftables"));
 
+    // What servers begin is none of the firewall's.
+    let words = [
+        "stream",
+        "run",
+        "--dut",
+        "nftables",
+        "--both",
+        "--pps",
+        "1000",
+        "--seconds",
+        "0.5",
+        "--json",
+    ];
+    let stream: Value = serde_json::from_slice(&room.run(&words).stdout).expect("a result");
+    let of_way = |way: usize| {
+        let packets = &stream["directions"][way]["packets"];
+        ["in", "lost"].map(|key| packets[key].as_u64().expect("a count"))
+    };
+    assert_eq!([of_way(0), of_way(1)], [[500, 0], [500, 500]], "{stream}");
+
     // Nothing opens towards the clients, and nothing but what servers answer passes to them: no SYN gets through.
     room.write(
         "shut.nft",
