@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use super::Exit;
 use super::device::DeviceArgs;
 use super::table::{self, Side, fact};
+use super::typed::command_line;
 use super::wiring::{self, HoldArgs, WiringArgs};
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
@@ -273,18 +274,6 @@ impl RunArgs {
             delay_max_ns: self.delay_max * 1e6,
         }
     }
-}
-
-/// The command as typed, quoted where a shell would need it.
-fn command_line() -> String {
-    let plain = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,".contains(c))
-    };
-    let words = std::env::args().skip(1).map(|word| match plain(&word) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    std::iter::once("nilometer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn run_lab(args: &RunArgs) -> Result<Exit> {
