@@ -12,26 +12,24 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use nilometer_conversation::{Opening, Side};
-use nilometer_tcp::bytes::{Ends, emit, parse_between};
+use nilometer_stat::Histogram;
+use nilometer_tcp::bytes::{Ends, emit};
 use nilometer_tcp::segment::SYN;
 use nilometer_tcp::{Config, Connection, Segment, State};
-use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::memory::{Memory, Place};
-use nilometer_wire::{Ecn, Node, Port, Time};
+use nilometer_wire::{Ecn, Node, Port, Span, Time};
 
 use crate::packet::{Packet, Route};
 use crate::scripted::{Part, Scripted};
+use frame::{Heard, headers, read};
 
-const ETHERNET_BYTES: usize = 14;
-const IPV4_BYTES: usize = 20;
-const IPV6_BYTES: usize = 40;
-const TCP: u8 = 6;
-const HOP_LIMIT: u8 = 64;
-const IPV4_TYPE: [u8; 2] = [0x08, 0x00];
-const IPV6_TYPE: [u8; 2] = [0x86, 0xdd];
+mod frame;
+
+/// An event that is handled later than this after it was due is late.
+pub const LATE: Span = Span::from_nanos(1_000_000);
 
 /// The link-layer addresses at both ends of a host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +70,7 @@ pub struct EndReport {
     pub retransmitted: u64,
 }
 
-/// Frames of a host, by what became of them.
+/// Frames of a host, by what became of them; its ends and events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// Frames that came.
@@ -87,6 +85,12 @@ pub struct HostCounts {
     pub sent: u64,
     /// Segments for which the memory had no room.
     pub no_room: u64,
+    /// Ends that have begun.
+    pub began: u64,
+    /// Of these, those that have done and received all, or whose TCP has closed.
+    pub done: u64,
+    /// Events handled later than [`LATE`] after they were due.
+    pub late: u64,
 }
 
 /// A connection's end: to come, there, or over.
@@ -108,6 +112,8 @@ struct Talk {
     /// What the heap of timers has for it; none where it has nothing that counts.
     armed: Option<Time>,
     is_ready: bool,
+    /// It is counted among those that have done all.
+    is_done: bool,
     /// The identification of its next IPv4 packet.
     identification: u16,
     report: EndReport,
@@ -126,6 +132,7 @@ pub struct Host {
     /// Resets to be sent for segments of no connection.
     resets: VecDeque<(Ends, Segment)>,
     counts: HostCounts,
+    lateness_ns: Histogram,
     packet: Packet,
     bytes: Vec<u8>,
 }
@@ -150,6 +157,7 @@ impl Host {
                 armed: is_client.then_some(part.start),
                 phase: Phase::Planned(Box::new((part, stack, initial_sequence))),
                 is_ready: false,
+                is_done: false,
                 identification: initial_sequence as u16,
                 report: EndReport::default(),
             });
@@ -162,6 +170,7 @@ impl Host {
             ready: VecDeque::new(),
             resets: VecDeque::new(),
             counts: HostCounts::default(),
+            lateness_ns: Histogram::new(),
             packet: Packet::default(),
             bytes: Vec::new(),
         }
@@ -175,9 +184,20 @@ impl Host {
         })
     }
 
-    /// Its frames.
+    /// Its frames, ends and events.
     pub fn counts(&self) -> HostCounts {
         self.counts
+    }
+
+    /// How many ends it has to perform.
+    pub fn ends(&self) -> usize {
+        self.talks.len()
+    }
+
+    /// How long after they were due its events were handled, ns: starts, steps that waited, and timers of TCP. Under a
+    /// virtual clock all are 0.
+    pub fn lateness_ns(&self) -> &Histogram {
+        &self.lateness_ns
     }
 
     /// Whether every end has begun and is over.
@@ -191,6 +211,7 @@ impl Host {
         if let Phase::Planned(planned) = &talk.phase {
             let (part, stack, sequence) = (**planned).clone();
             talk.report.began = Some(now);
+            self.counts.began += 1;
             talk.phase = Phase::Alive(Box::new(Scripted::new(part, stack, Route(0), sequence)));
         }
         match &mut talk.phase {
@@ -263,7 +284,12 @@ impl Host {
         let talk = &mut self.talks[index as usize];
         let Phase::Alive(end) = &talk.phase else { return };
         let due = end.poll_timeout();
-        if end.connection().state() == State::Closed && due.is_none() {
+        let is_closed = end.connection().state() == State::Closed;
+        if !talk.is_done && (is_closed || end.finished().is_some()) {
+            talk.is_done = true;
+            self.counts.done += 1;
+        }
+        if is_closed && due.is_none() {
             talk.report = EndReport { closed: Some(now), ..report(end, talk.report) };
             (talk.phase, talk.armed) = (Phase::Over, None);
             return;
@@ -289,6 +315,9 @@ impl Host {
             return Some(None);
         }
         talk.armed = None;
+        let late = now.since(due);
+        self.lateness_ns.record(late.as_nanos());
+        self.counts.late += u64::from(late > LATE);
         Some(Some(index))
     }
 
@@ -324,100 +353,6 @@ fn report(end: &Scripted, before: EndReport) -> EndReport {
         retransmitted: connection.statistics().retransmitted_segments,
         ..before
     }
-}
-
-/// The Ethernet and IP headers of a segment.
-fn headers(
-    link: &LinkAddresses,
-    ends: &Ends,
-    (segment, ecn, identification): (&Segment, Ecn, u16),
-    out: &mut Vec<u8>,
-) {
-    out.extend(link.peer);
-    out.extend(link.own);
-    let payload = segment.header_bytes() as u16 + segment.length;
-    match (ends.source.ip(), ends.destination.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            out.extend(IPV4_TYPE);
-            let start = out.len();
-            out.extend([0x45, ecn as u8]);
-            out.extend((IPV4_BYTES as u16 + payload).to_be_bytes());
-            out.extend(identification.to_be_bytes());
-            // Don't fragment.
-            out.extend([0x40, 0, HOP_LIMIT, TCP, 0, 0]);
-            out.extend(source.octets());
-            out.extend(destination.octets());
-            let checksum = internet_checksum(&[&out[start..]]);
-            out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
-        }
-        (source, destination) => {
-            let octets = |address| match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-                IpAddr::V6(address) => address.octets(),
-            };
-            out.extend(IPV6_TYPE);
-            // The low bits of the traffic class are the two highest of the second byte's low half.
-            out.extend([0x60, (ecn as u8) << 4, 0, 0]);
-            out.extend(payload.to_be_bytes());
-            out.extend([TCP, HOP_LIMIT]);
-            out.extend(octets(source));
-            out.extend(octets(destination));
-        }
-    }
-}
-
-/// What a frame is to a host.
-enum Heard {
-    Segment(Box<(Ends, Segment, Ecn)>),
-    NotTcp,
-    Corrupted,
-}
-
-/// Reads a frame; the ends are as the receiver sees them, itself first.
-fn read(frame: &[u8]) -> Heard {
-    let Some((ecn, addresses, bytes)) = ip(frame) else { return Heard::NotTcp };
-    let port = |at: usize| bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-    let (Some(from), Some(to)) = (port(0), port(2)) else { return Heard::NotTcp };
-    let [source, destination] = addresses;
-    let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
-    match parse_between(bytes, &Ends { source, destination }) {
-        Ok(segment) => {
-            let seen = Ends { source: destination, destination: source };
-            Heard::Segment(Box::new((seen, segment, ecn)))
-        }
-        Err(_) => Heard::Corrupted,
-    }
-}
-
-/// ECN bits, source and destination, and what an IP packet of TCP carries.
-fn ip(frame: &[u8]) -> Option<(Ecn, [IpAddr; 2], &[u8])> {
-    let kind = frame.get(12..ETHERNET_BYTES)?;
-    let packet = &frame[ETHERNET_BYTES..];
-    if kind == IPV4_TYPE {
-        let header = packet.first_chunk::<IPV4_BYTES>()?;
-        let header_bytes = usize::from(header[0] & 0xf) * 4;
-        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        let whole = packet.get(..header_bytes)?;
-        if header[9] != TCP || header_bytes < IPV4_BYTES || internet_checksum(&[whole]) != 0 {
-            return None;
-        }
-        let address =
-            |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let carried = packet.get(header_bytes..total)?;
-        return Some((Ecn::from_bits(header[1]), [address(12), address(16)], carried));
-    }
-    let header = packet.first_chunk::<IPV6_BYTES>().filter(|_| kind == IPV6_TYPE)?;
-    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if header[6] != TCP {
-        return None;
-    }
-    let address = |at: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&header[at..at + 16]);
-        IpAddr::from(octets)
-    };
-    let carried = packet.get(IPV6_BYTES..IPV6_BYTES + length)?;
-    Some((Ecn::from_bits(header[1] >> 4), [address(8), address(24)], carried))
 }
 
 impl<M: Memory> Node<Place, M> for Host {
