@@ -96,6 +96,8 @@ pub struct TestbedConfig {
     pub has_path: bool,
     /// The device, where it is external.
     pub external: Option<External>,
+    /// Programs are the hosts: the kernel in their namespaces has no addresses and routes, and answers nothing.
+    pub hosts_by_program: bool,
 }
 
 impl Default for TestbedConfig {
@@ -112,6 +114,7 @@ impl Default for TestbedConfig {
             mtu_bytes: 1500,
             has_path: false,
             external: None,
+            hosts_by_program: false,
         }
     }
 }
@@ -216,6 +219,7 @@ pub struct Testbed {
     device: Option<Namespace>,
     path: Option<Namespace>,
     kind: DeviceKind,
+    hosts_by_program: bool,
     plan: Plan,
 }
 
@@ -239,6 +243,7 @@ impl Testbed {
             device,
             path,
             kind: config.device,
+            hosts_by_program: config.hosts_by_program,
             plan,
         };
         for host in [&testbed.client, &testbed.server] {
@@ -366,7 +371,7 @@ impl Testbed {
     /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
     fn is_configured(&self, port: &LinkEnd) -> bool {
         match port.site {
-            Site::Client | Site::Server => true,
+            Site::Client | Site::Server => !self.hosts_by_program,
             Site::Device => self.is_by_kernel(),
             Site::Path | Site::External => false,
         }

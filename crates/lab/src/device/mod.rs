@@ -4,6 +4,7 @@ pub mod driver;
 pub mod fault;
 pub mod kernel;
 pub mod paths;
+pub mod recording;
 pub mod rules;
 pub mod spec;
 mod trace;

@@ -62,6 +62,13 @@ impl LiveCounters {
         }
     }
 
+    /// So many have begun, and so many of these carried every byte: of an engine that keeps count itself.
+    pub fn set(&self, started: u64, completed: u64) {
+        self.completed.store(completed, Relaxed);
+        self.established.store(started, Relaxed);
+        self.started.store(started, Relaxed);
+    }
+
     pub(super) fn start(&self, lateness_ns: u64) {
         self.started.fetch_add(1, Relaxed);
         if lateness_ns > self.lateness_max_ns.load(Relaxed) {

@@ -83,6 +83,10 @@ pub struct LabConfig {
     pub router: Option<PathBuf>,
     /// The clock of the run: `real`, or `virtual` with simulated hosts.
     pub clock: Clock,
+    /// Whose TCP the hosts have: the kernel's, or ours. Under a virtual clock they are simulated whatever this is.
+    pub hosts: HostKind,
+    /// Repeat in virtual time what simulated hosts were told, and compare every frame that they sent.
+    pub replay_hosts: bool,
     /// The scheduling class of what is timed: our router and the engines.
     pub scheduling: Class,
     /// The estimation.
@@ -138,6 +142,18 @@ nilometer_wire::named! {
         Real = "real",
         /// A virtual one, with simulated hosts.
         Virtual = "virtual",
+    }
+}
+
+nilometer_wire::named! {
+    /// Whose TCP the hosts of a run have.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+    #[serde(rename_all = "lowercase")]
+    pub enum HostKind {
+        /// The kernel's.
+        Kernel = "kernel",
+        /// Ours, any number of connections behind one interface.
+        Simulated = "simulated",
     }
 }
 
@@ -229,6 +245,8 @@ impl Default for LabConfig {
             external: None,
             router: None,
             clock: Clock::Real,
+            hosts: HostKind::Kernel,
+            replay_hosts: false,
             scheduling: Class::RealTime,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
@@ -383,6 +401,11 @@ impl LabConfig {
             }
         }
         Ok(())
+    }
+
+    /// Are the hosts simulated?
+    pub fn simulates_hosts(&self) -> bool {
+        self.hosts == HostKind::Simulated || self.clock == Clock::Virtual
     }
 
     /// Are the connections of captures, or of the embedded one, to be played as vectors, at their own speed?

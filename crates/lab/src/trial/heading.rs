@@ -23,7 +23,7 @@ use nilometer_report::story::{Fact, FileNote, Header};
 
 /// Completes a story with its heading.
 pub fn head(story: Story, account: &RunRecord<'_>, outcome: &Outcome) -> Story {
-    let machine = machine(account);
+    let machine = machine(account, outcome);
     Story {
         header: Header {
             input: match outcome.synthetic {
@@ -70,7 +70,7 @@ fn model_digest(account: &RunRecord<'_>) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
+fn machine(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
     let mut facts: Vec<Fact> = doctor::machine::examine()
         .into_iter()
         .map(|finding| Fact { name: finding.name.to_owned(), value: finding.found })
@@ -82,12 +82,12 @@ fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
         ("processors while the device was tested", used.as_str()),
         ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
     ];
-    let of_the_simulation =
-        [("hosts", "simulated, with Linux's TCP"), ("cables", "100 Gb/s, 0.5 µs")];
+    let of_the_simulation = [("cables", "100 Gb/s, 0.5 µs")];
     let of_the_clock = match account.config.clock {
         Clock::Real => &of_the_kernel[..],
         Clock::Virtual => &of_the_simulation[..],
     };
+    facts.extend(hosts(account, outcome));
     let of_both = [
         ("congestion control of clients", clients.as_str()),
         ("congestion control of servers", servers.as_str()),
@@ -98,6 +98,42 @@ fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
     }
     facts.extend(account.made.path.iter().flat_map(|seen| faults("path", seen)));
     facts.extend(account.made.fault.iter().flat_map(|seen| faults("fault box", seen)));
+    facts
+}
+
+/// Whose TCP the hosts had, how many connections were open, and how late simulated hosts were.
+fn hosts(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
+    let fact = |name: &str, value: String| Fact { name: name.to_owned(), value };
+    let whose = match &account.made.simulated {
+        Some(_) => "simulated, with our own TCP",
+        None => "the kernel's",
+    };
+    let mut facts = vec![
+        fact("hosts", whose.to_owned()),
+        fact("connections open at once, at most", outcome.open_max.to_string()),
+    ];
+    let Some(hosts) = &outcome.simulated else { return facts };
+    let (late, lateness) =
+        (outcome.late_events.unwrap_or(0), outcome.lateness_ns.unwrap_or_default());
+    if account.config.clock == Clock::Real {
+        let [p50, p99, p99_9, max] =
+            [lateness.p50, lateness.p99, lateness.p99_9, lateness.max].map(|ns| ns as f64 / 1e3);
+        let told = format!(
+            "p50 {p50:.0} µs, p99 {p99:.0} µs, p99.9 {p99_9:.0} µs, at most {max:.0} µs; {late} of {} more than {} ms",
+            lateness.count,
+            hosts.late_bound_ns / 1_000_000
+        );
+        facts.push(fact("lateness of the hosts' events", told));
+    }
+    let received = hosts.client.received + hosts.server.received;
+    facts.push(fact("frames that hosts received", received.to_string()));
+    if let Some(replay) = &hosts.replay {
+        let told = format!(
+            "{} frames after {} inputs, {} differences ({} inputs not kept)",
+            replay.frames, replay.inputs, replay.differences, replay.left_out
+        );
+        facts.push(fact("hosts repeated in virtual time", told));
+    }
     facts
 }
 

@@ -2,20 +2,140 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use nilometer_linux::scheduling::Timed;
-use nilometer_traffic::PlannedConnection;
-use nilometer_traffic::script::Script;
+use nilometer_linux::scheduling::Role;
+use nilometer_linux::testbed::Testbed;
 
 use super::config::LabConfig;
+use super::scores::{Scores, Timing};
+use super::simulated_hosts::HostsSeen;
+use super::simulated_hosts::live::LiveHosts;
 use crate::generate::vectors::{VectorClient, VectorConfig, VectorServer};
 use crate::generate::{
     Client, ClientConfig, Execution, LiveCounters, Server, ServerConfig, ServerReport,
 };
+
+/// How often simulated hosts look whether all is over.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Both hosts of a leg, ready to begin.
+pub enum Hosts {
+    /// Engines over the kernel's TCP.
+    Kernel(Clients, Servers),
+    /// Our own TCP, which is driven from the traffic's beginning on.
+    Simulated(LiveHosts),
+}
+
+/// What hosts came to.
+pub struct Performed {
+    /// One for each connection.
+    pub executions: Vec<Execution>,
+    /// What the servers did.
+    pub served: ServerReport,
+    /// Congestion control as a socket read it back, or the stack's of simulated hosts: clients', servers'.
+    pub congestion: (String, String),
+    /// What simulated hosts did beside.
+    pub simulated: Option<HostsSeen>,
+}
+
+impl Hosts {
+    /// The hosts of a testbed that is up: the simulated ones, where they are open, or engines over the kernel's TCP.
+    ///
+    /// # Errors
+    /// One line: what the kernel does not allow.
+    pub fn ready(
+        simulated: Option<LiveHosts>,
+        testbed: &Testbed,
+        (config, scores): (&LabConfig, Scores<'_>),
+        timing: &Timing,
+    ) -> Result<Hosts> {
+        if let Some(live) = simulated {
+            live.begin(timing);
+            return Ok(Hosts::Simulated(live));
+        }
+        let server = testbed.server().enter(|| Servers::bind(config, scores, timing.origin))?;
+        let client = testbed.client().enter(|| Clients::new(config, scores, timing.clone()))?;
+        Ok(Hosts::Kernel(client, server))
+    }
+
+    /// Serves until `over` is set.
+    ///
+    /// # Errors
+    /// One line: what the system refuses.
+    pub fn serve(
+        &self,
+        testbed: &Testbed,
+        scores: Scores<'_>,
+        timing: &Timing,
+        over: &AtomicBool,
+    ) -> Result<ServerReport> {
+        match self {
+            Hosts::Kernel(_, server) => testbed.server().enter(|| {
+                timing.timed.enter(Role::Server);
+                server.serve(scores, over)
+            }),
+            Hosts::Simulated(live) => {
+                while !over.load(Ordering::Acquire) {
+                    thread::sleep(LOOK);
+                }
+                live.stop();
+                Ok(ServerReport::default())
+            }
+        }
+    }
+
+    /// Performs the connections; of the kernel's an execution for each.
+    ///
+    /// # Errors
+    /// One line: what the system refuses.
+    pub fn play(
+        &self,
+        (testbed, threads): (&Testbed, usize),
+        scores: Scores<'_>,
+        live: &LiveCounters,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Execution>> {
+        match self {
+            Hosts::Kernel(client, _) => {
+                testbed.client().enter(|| client.play(threads, scores, live, stop))
+            }
+            Hosts::Simulated(hosts) => {
+                hosts.wait(scores, live, stop);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// What they came to, where the kernel's engines said this much.
+    ///
+    /// # Errors
+    /// When a simulated host failed.
+    pub fn end(
+        self,
+        (executions, served): (Vec<Execution>, ServerReport),
+        config: &LabConfig,
+        scores: Scores<'_>,
+    ) -> Result<Performed> {
+        match self {
+            Hosts::Kernel(client, _) => {
+                let servers =
+                    served.congestion.clone().unwrap_or_else(|| "not measured".to_owned());
+                let congestion = (client.congestion().to_owned(), servers);
+                Ok(Performed { executions, served, congestion, simulated: None })
+            }
+            Hosts::Simulated(live) => {
+                let (executions, served, seen) = live.end(config, scores)?;
+                let name = config.traffic.congestion.clone();
+                let congestion = (name.clone(), name);
+                Ok(Performed { executions, served, congestion, simulated: Some(seen) })
+            }
+        }
+    }
+}
 
 /// What servers perform.
 pub enum Servers {
@@ -31,32 +151,6 @@ pub enum Clients {
     Files(Client),
     /// Scripts.
     Vectors(VectorClient),
-}
-
-/// What is performed: the connections, and the scripts of those that have one.
-#[derive(Clone, Copy)]
-pub struct Scores<'a> {
-    /// The connections, by start.
-    pub connections: &'a [PlannedConnection],
-    /// What both ends of each do; empty where each is a request and an answer.
-    pub scripts: &'a [Script],
-    /// How long scripts are performed, whatever is open then.
-    pub length: Duration,
-}
-
-/// When, and in which scheduling class.
-#[derive(Clone, Debug)]
-pub struct Timing {
-    /// When the plan's `Time::ZERO` is.
-    pub origin: Instant,
-    /// Whom the threads of the clients join.
-    pub timed: Arc<Timed>,
-}
-
-impl Scores<'_> {
-    fn are_vectors(&self) -> bool {
-        !self.scripts.is_empty()
-    }
 }
 
 fn vectors(config: &LabConfig, scores: Scores<'_>, origin: Instant) -> VectorConfig {

@@ -15,9 +15,12 @@ use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
 use super::config::{DutKind, LabConfig};
-use super::hosts::{Clients, Scores, Servers, Timing};
+use super::hosts::{Clients, Hosts, Performed, Servers};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
+use super::scores::{Scores, Timing};
+use super::simulated_hosts::HostsSeen;
+use super::simulated_hosts::live::LiveHosts;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::kernel::{make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
@@ -64,6 +67,14 @@ pub struct Leg<'a> {
     pub captures: Option<[ResultFile; 2]>,
     /// Where to keep the stamps of each packet.
     pub stamps: Option<ResultFile>,
+}
+
+impl<'a> Leg<'a> {
+    /// What its hosts perform.
+    pub(super) fn scores(&self) -> Scores<'a> {
+        let length = Duration::from_nanos(self.end_ns);
+        Scores { connections: self.connections, scripts: self.scripts, length }
+    }
 }
 
 /// What a progress display may look at.
@@ -115,6 +126,8 @@ pub struct LegOutcome {
     pub fault: Option<FaultSeen>,
     /// What the path in front of the device did, where there is one.
     pub path: Option<FaultSeen>,
+    /// What simulated hosts did, where the hosts are not the kernel's.
+    pub simulated: Option<HostsSeen>,
     /// What of borrowed interfaces could not be made as it was before, in a line each.
     pub not_restored: Vec<String>,
     /// How what is timed was scheduled, and what else the machine did.
@@ -169,6 +182,7 @@ pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig>
             DutKind::External => config.external.as_ref().map(ExternalSection::for_testbed),
             _ => None,
         },
+        hosts_by_program: config.simulates_hosts(),
     })
 }
 
@@ -202,6 +216,19 @@ fn start_faults(
         start(Stands::AsDevice, spec.map(Paths::from))?,
         start(Stands::AsPath, config.path.clone())?,
     ])
+}
+
+/// Opens the ports of simulated hosts, if those are the hosts.
+fn start_simulated(
+    dut: DutKind,
+    testbed: &Testbed,
+    config: &LabConfig,
+    scores: Scores<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<LiveHosts>> {
+    let layout = testbed_config(dut, config)?;
+    let open = || LiveHosts::open(testbed, (config, &layout), scores, stop);
+    config.simulates_hosts().then(open).transpose().context("hosts simulated")
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
@@ -244,6 +271,9 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     }
     let (nothing, now) =
         (Scores { connections: &[], scripts: &[], length: Duration::ZERO }, Instant::now());
+    if start_simulated(dut, &testbed, config, nothing, &Arc::default())?.is_some() {
+        return Ok(());
+    }
     let timing = Timing { origin: now, timed: Arc::new(Timed::new(Class::Ordinary)) };
     testbed.server().enter(|| Servers::bind(config, nothing, now))?;
     testbed.client().enter(|| Clients::new(config, nothing, timing))?;
@@ -303,6 +333,8 @@ fn play_in(
     set_up_kernel(leg.dut, testbed, leg.config)?;
     let router = start_router(leg.dut, testbed, leg.config.seed, leg.router)?;
     let boxes = start_faults(leg.dut, testbed, leg.config, stop)?;
+    let (config, scores) = (leg.config, leg.scores());
+    let simulated = start_simulated(leg.dut, testbed, config, scores, stop)?;
     testbed.raise()?;
     let (meter, counted_before) = match meter {
         Some(meter) => (meter, InterfaceCounters::default()),
@@ -312,14 +344,8 @@ fn play_in(
         router.wait_until_up()?;
     }
     let _frr = start_frr(leg.dut, testbed)?;
-    let scores = Scores {
-        connections: leg.connections,
-        scripts: leg.scripts,
-        length: Duration::from_nanos(leg.end_ns),
-    };
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
-    let server = testbed.server().enter(|| Servers::bind(leg.config, scores, origin))?;
     let timed =
         Timed::new(leg.config.scheduling).guarded().context("the guard of timed threads")?;
     let timed = Arc::new(timed);
@@ -332,7 +358,7 @@ fn play_in(
         fault.watch_from(origin);
     }
     let timing = Timing { origin, timed: Arc::clone(&timed) };
-    let client = testbed.client().enter(|| Clients::new(leg.config, scores, timing))?;
+    let hosts = Hosts::ready(simulated, &testbed, (config, scores), &timing)?;
     let stay = longest_stay(leg);
     let watch = Watch {
         origin_ns,
@@ -356,14 +382,9 @@ fn play_in(
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))
         });
-        let serving = scope.spawn(|| {
-            testbed.server().enter(|| {
-                timed.enter(Role::Server);
-                server.serve(scores, &over)
-            })
-        });
-        let threads = leg.config.traffic.threads;
-        let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
+        let serving = scope.spawn(|| hosts.serve(&testbed, scores, &timing, &over));
+        let threads = config.traffic.threads;
+        let played = hosts.play((&testbed, threads), scores, &live.traffic, stop);
         let played_for = origin.elapsed();
         // What the path still holds enters the device, and the other way round.
         let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);
@@ -391,13 +412,13 @@ fn play_in(
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
     let [fault, path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
     let interfaces = testbed.interface_counters()?.since(&counted_before);
+    let Performed { executions, served, congestion, simulated } =
+        hosts.end((executions, served), config, scores)?;
     Ok(LegOutcome {
         executions,
-        congestion: (
-            client.congestion().to_owned(),
-            served.congestion.clone().unwrap_or_else(|| "not measured".to_owned()),
-        ),
+        congestion,
         served,
+        simulated,
         sighted,
         interfaces,
         not_restored: Vec::new(),

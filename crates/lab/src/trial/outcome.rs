@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::part::Part;
 use super::planning::hex;
 use super::router::RouterOutcome;
+use super::simulated_outcome::{Lateness, SimulatedOutcome};
 use crate::device::fault::FaultSeen;
 pub use nilometer_report::story::PacketCounts as Packets;
 
@@ -33,6 +34,22 @@ pub struct Outcome {
     /// The clock of the run: `real` or `virtual`.
     #[serde(default)]
     pub clock: String,
+    /// Whose TCP the hosts had: `kernel` or `simulated`.
+    #[serde(default)]
+    pub hosts: String,
+    /// The greatest number of connections that were open at once, each from its beginning until its end.
+    #[serde(default)]
+    pub open_max: u64,
+    /// Events of simulated hosts that were handled later than `simulated.late_bound_ns` after they were due; none where
+    /// the hosts are the kernel's, which does not say.
+    #[serde(default)]
+    pub late_events: Option<u64>,
+    /// How late they were, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness_ns: Option<Lateness>,
+    /// What simulated hosts did beside their connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<SimulatedOutcome>,
     /// SHA-256 of this result without machine, commit, paths, scheduling and this digest: of two runs in virtual time it
     /// is the same where nothing differs.
     #[serde(default)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::account::RunRecord;
 use super::by_path::ForwardingPath;
-use super::config::Clock;
+use super::config::{Clock, HostKind};
 use super::judge::{Joined, RunObservations, laws};
 use super::leg::LegOutcome;
 use super::meter::{Frames, Sighted};
@@ -19,9 +19,10 @@ use super::outcome::{
     PathDelay,
 };
 use super::router::{RouterOutcome, RouterSeen};
+use super::simulated_hosts::HostsSeen;
 use super::telling::{self, Told};
 use super::{heading, losses, planning, source, verdict, warnings};
-use crate::generate;
+use crate::generate::{self, Execution};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::tool;
 use nilometer_linux::netlink::LinkStatistics;
@@ -78,6 +79,11 @@ fn outcome(
         digest: planning::hex(&account.plan.digest()),
         dut: account.config.dut.name().to_owned(),
         clock: account.config.clock.name().to_owned(),
+        hosts: hosts(account.made).name().to_owned(),
+        open_max: open_max(&account.made.executions),
+        late_events: account.made.simulated.as_ref().map(HostsSeen::late),
+        lateness_ns: account.made.simulated.as_ref().map(|seen| (&seen.lateness_ns).into()),
+        simulated: account.made.simulated.as_ref().map(Into::into),
         outcome_digest: String::new(),
         input: inputs(account),
         synthetic: model.origin.synthetic,
@@ -117,6 +123,29 @@ fn outcome(
         said_before: 0,
         report: account.page.display().to_string(),
     }
+}
+
+/// Whose TCP the hosts had.
+fn hosts(made: &LegOutcome) -> HostKind {
+    if made.simulated.is_some() { HostKind::Simulated } else { HostKind::Kernel }
+}
+
+/// The greatest number of connections that were open at once; of one that ends when another begins, the end is first.
+fn open_max(executions: &[Execution]) -> u64 {
+    let began = executions.iter().filter(|done| done.outcome != generate::Outcome::NotStarted);
+    let mut changes: Vec<(u64, i64)> = began
+        .flat_map(|done| {
+            let ends = (done.finished_ns.unwrap_or(u64::MAX), -1);
+            [(done.started_ns, 1), ends]
+        })
+        .collect();
+    changes.sort_unstable();
+    let (mut open, mut most) = (0, 0);
+    for (_, change) in changes {
+        open += change;
+        most = most.max(open);
+    }
+    most as u64
 }
 
 /// Delays by the paths through our router that any packet took.

@@ -150,6 +150,44 @@ pub enum Warning {
         /// How many.
         inside: u64,
     },
+    /// Simulated hosts were late.
+    #[error(
+        "{late} of {events} events of the simulated hosts were handled more than {:.0} ms after they were due; 1 in 1000 \
+         was {:.1} ms late or more. Their packets left that much later; play fewer connections, or on more processors.",
+        *bound_ns as f64 / 1e6,
+        *p99_9_ns as f64 / 1e6
+    )]
+    HostsLate {
+        /// How many.
+        late: u64,
+        /// Of how many.
+        events: u64,
+        /// Later than this.
+        bound_ns: u64,
+        /// The 99.9th percentile of lateness.
+        p99_9_ns: u64,
+    },
+    /// A simulated host had no room for frames.
+    #[error(
+        "{unheard} frames came to a simulated host and found no room at its port, and {unsent} that it sent left by none. \
+         Their losses are not the device's; play fewer connections, or on more processors."
+    )]
+    HostsFull {
+        /// Frames that found no room.
+        unheard: u64,
+        /// Frames that no port or memory took.
+        unsent: u64,
+    },
+    /// The repetition of simulated hosts did something else.
+    #[error(
+        "Told the same in virtual time, the simulated hosts made {differences} decisions that were not the same: {first}."
+    )]
+    ReplayDiffers {
+        /// How many.
+        differences: u64,
+        /// The first.
+        first: String,
+    },
     /// A port could not be opened as configured.
     #[error("The router's port {0}.")]
     RouterFallback(String),

@@ -14,6 +14,8 @@ use nilometer_routerd::testbed::RouterFile;
 
 /// Lateness beyond which a start is worth a word, ns.
 pub(super) const LATE_NS: u64 = 5_000_000;
+/// The share of events of simulated hosts that may be late without a word.
+const LATE_EVENTS: f64 = 0.001;
 /// A clock that is disciplined moves by less, besides a thousandth of the time.
 const CLOCK_STEP_NS: u64 = 10_000_000;
 /// Times the original's speed beyond which its clock is doubted.
@@ -36,6 +38,7 @@ pub fn of(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<String> {
     meter(account, outcome, &mut found);
     router(outcome, &mut found);
     faults(outcome, &mut found);
+    simulated(outcome, &mut found);
     scheduling(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
@@ -202,6 +205,27 @@ fn faults(outcome: &Outcome, found: &mut Vec<Warning>) {
         if fault.inside > 0 && !outcome.interrupted {
             found.push(Warning::BoxNotEmpty { name, inside: fault.inside });
         }
+    }
+}
+
+/// What simulated hosts did late, had no room for, or did otherwise when they were told the same again.
+fn simulated(outcome: &Outcome, found: &mut Vec<Warning>) {
+    let Some(hosts) = &outcome.simulated else { return };
+    if let (Some(late), Some(lateness)) = (outcome.late_events, outcome.lateness_ns)
+        && late as f64 > LATE_EVENTS * lateness.count as f64
+    {
+        let (events, p99_9_ns) = (lateness.count, lateness.p99_9);
+        let bound_ns = hosts.late_bound_ns;
+        found.push(Warning::HostsLate { late, events, bound_ns, p99_9_ns });
+    }
+    let (unheard, unsent) =
+        (hosts.unheard, hosts.unsent + hosts.client.no_room + hosts.server.no_room);
+    if unheard + unsent > 0 {
+        found.push(Warning::HostsFull { unheard, unsent });
+    }
+    if let Some(replay) = hosts.replay.as_ref().filter(|replay| replay.differences > 0) {
+        let first = replay.first_difference.clone().unwrap_or_default();
+        found.push(Warning::ReplayDiffers { differences: replay.differences, first });
     }
 }
 

@@ -11,7 +11,6 @@
 //! kernel for anything: the result is a function of plan, device and seed, for any user on any machine.
 
 mod devices;
-mod hosts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +28,8 @@ use super::by_path::OffloadObservation;
 use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
+use super::simulated_hosts::{self, Hosts};
 use devices::{Device, PathBox};
-use hosts::Hosts;
 
 /// The wall clock at the traffic's beginning, ns since 1970: the first second of 2020.
 const ORIGIN_NS: u64 = 1_577_836_800_000_000_000;
@@ -58,6 +57,7 @@ pub fn play_by_clock(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> R
 /// # Errors
 /// One line that says what to do.
 pub fn check(config: &LabConfig) -> Result<()> {
+    simulated_hosts::check(config)?;
     let dut = config.dut;
     if config.clock == Clock::Real {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn check(config: &LabConfig) -> Result<()> {
             dut.name()
         );
     }
-    hosts::stack(&config.traffic.congestion).map(|_| ())
+    Ok(())
 }
 
 /// Plays a leg. `stop` ends it early and keeps what was done.
@@ -78,7 +78,8 @@ pub fn check(config: &LabConfig) -> Result<()> {
 /// Where hosts or device cannot be put together, or a result cannot be written.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutcome> {
     let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config)?)?;
-    let mut hosts = Hosts::new(leg, &layout)?;
+    let scores = leg.scores();
+    let mut hosts = Hosts::new(leg.config, scores, &layout)?;
     let mut device = Device::new(leg, &layout)?;
     let path = leg.config.path.as_ref();
     let mut path = path.map(|paths| (paths, PathBox::new(paths, leg.config.seed)));
@@ -108,7 +109,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     let Metering { ledger, sides, .. } = meter;
     let rings = sides.map(|side| RingStatistics { packets: side.frames(), ..Default::default() });
     let sighted = ledger.finish(rings)?;
-    let (executions, served) = hosts.executions(leg);
+    let (executions, served) = hosts.executions(leg.config, scores);
     let (router, fault) = device.seen(leg, settled)?;
     let path = path.map(|(paths, path)| path.seen(paths, settled)).transpose()?;
     let [client, server] = sides.map(|side| LinkStatistics {
@@ -128,6 +129,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         router,
         fault,
         path,
+        simulated: Some(hosts.seen()),
         scheduling: Scheduling::default(),
         origin_ns: ORIGIN_NS,
         interrupted_ns: stop.load(Ordering::Acquire).then_some(played_until.as_nanos()),

@@ -1,22 +1,30 @@
-//! The hosts of a virtual leg: both ends of every connection of its plan.
+//! Simulated hosts: both ends of every connection of a leg's plan, as nodes of our own TCP.
+//!
+//! They are driven by the virtual clock ([`super::virtual_lab`]), or by the real one on the testbed's interfaces
+//! ([`live`]).
+
+pub(super) mod live;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, ensure};
 use nilometer_conversation::{Act, Opening, Side, Step};
+use nilometer_linux::port::PortStatistics;
 use nilometer_linux::testbed::Layout;
-use nilometer_sim::host::{EndReport, Host, LinkAddresses, PlannedEnd};
+use nilometer_sim::host::{EndReport, Host, HostCounts, LinkAddresses, PlannedEnd};
 use nilometer_sim::scripted::Part;
-use nilometer_stat::Rng;
+use nilometer_stat::{Histogram, Rng};
 use nilometer_tcp::bytes::Ends;
-use nilometer_tcp::{Algorithm, Config};
+use nilometer_tcp::{Algorithm, Config, Recovery};
 use nilometer_traffic::PlannedConnection;
 use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
-use super::super::leg::Leg;
+use super::config::{DutKind, LabConfig};
+use super::scores::Scores;
+use crate::device::recording::Replayed;
 use crate::generate::protocol::REQUEST_BYTES;
 use crate::generate::vectors::port_offset;
 use crate::generate::{Execution, Outcome, ServerReport};
@@ -31,26 +39,78 @@ const MTU_BYTES: u16 = 1_500;
 const RECEIVE_BUFFER_BYTES: u32 = 3 << 20;
 const WINDOW_SCALE: u8 = 7;
 
-/// Linux's stack with this congestion control.
+/// The names of congestion control that simulated hosts have.
+const NAMES: [&str; 6] = ["cubic", "reno", "bbr", "newreno", "sack", "fulltcp"];
+
+/// The stack of both ends by the name of its congestion control: Linux's with CUBIC, Reno or BBR; what the RFCs ask for
+/// with NewReno's recovery (RFC 6582) or that of selective acknowledgements (RFC 6675); ns-2's FullTcp.
+fn stack(congestion: &str) -> Option<Config> {
+    let linux = |algorithm| Config { algorithm, ..Config::linux() };
+    let rfc = |recovery| Config { recovery, ..Config::rfc() };
+    let stack = match congestion {
+        "cubic" => linux(Algorithm::LinuxCubic),
+        "reno" => linux(Algorithm::Reno),
+        "bbr" => linux(Algorithm::Bbr),
+        "newreno" => rfc(Recovery::NewReno),
+        "sack" => rfc(Recovery::Sack),
+        "fulltcp" => Config::fulltcp(),
+        _ => return None,
+    };
+    let window_scale = Some(WINDOW_SCALE);
+    Some(Config { receive_buffer: RECEIVE_BUFFER_BYTES, window_scale, ..stack })
+}
+
+fn known_stack(congestion: &str) -> Result<Config> {
+    stack(congestion).with_context(|| {
+        let (last, names) = NAMES.split_last().expect("names");
+        format!(
+            "--hosts simulated (hosts): simulated hosts have no congestion control `{congestion}`; choose \
+             --congestion {} or {last}",
+            names.join(", ")
+        )
+    })
+}
+
+/// Refuses what simulated hosts cannot do, where they are asked for.
 ///
 /// # Errors
-/// One line, where simulated hosts have none of this name.
-pub(super) fn stack(congestion: &str) -> Result<Config> {
-    let algorithm = match congestion {
-        "cubic" => Algorithm::LinuxCubic,
-        "reno" => Algorithm::Reno,
-        "bbr" => Algorithm::Bbr,
-        other => bail!(
-            "--clock virtual (clock): simulated hosts have no congestion control `{other}`; choose --congestion \
-             cubic, reno or bbr"
-        ),
-    };
-    Ok(Config {
-        algorithm,
-        receive_buffer: RECEIVE_BUFFER_BYTES,
-        window_scale: Some(WINDOW_SCALE),
-        ..Config::linux()
-    })
+/// One line that says what to do.
+pub(super) fn check(config: &LabConfig) -> Result<()> {
+    if !config.simulates_hosts() {
+        ensure!(
+            !config.replay_hosts,
+            "--replay-hosts (replay_hosts) repeats what simulated hosts did: give --hosts simulated, or leave it out"
+        );
+        return Ok(());
+    }
+    ensure!(
+        config.dut != DutKind::External,
+        "--hosts simulated (hosts): simulated hosts answer no ARP, by which the device external asks for them; choose \
+         --hosts kernel"
+    );
+    known_stack(&config.traffic.congestion).map(drop)
+}
+
+/// What simulated hosts did beside their connections.
+#[derive(Clone, Debug, Default)]
+pub struct HostsSeen {
+    /// Frames, ends and events: the clients' host, the servers'.
+    pub counts: [HostCounts; 2],
+    /// How long after they were due events of both were handled, ns.
+    pub lateness_ns: Histogram,
+    /// The counters of their ports; none in virtual time.
+    pub ports: Vec<PortStatistics>,
+    /// Frames that left a host and its port never took.
+    pub unsent: u64,
+    /// What a repetition of both came to, where one was asked for.
+    pub replayed: Option<Replayed>,
+}
+
+impl HostsSeen {
+    /// Events of both that were handled late.
+    pub fn late(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.late).sum()
+    }
 }
 
 /// Clients and servers.
@@ -64,21 +124,25 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn new(leg: &Leg<'_>, layout: &Layout) -> Result<Hosts> {
-        let end = end(leg);
-        let stack = stack(&leg.config.traffic.congestion)?;
-        let scripts: Vec<Arc<Script>> = leg.scripts.iter().cloned().map(Arc::new).collect();
-        let ports = local_ports(leg.connections);
+    /// The hosts that perform `scores`.
+    ///
+    /// # Errors
+    /// Where they have no such congestion control.
+    pub(super) fn new(config: &LabConfig, scores: Scores<'_>, layout: &Layout) -> Result<Hosts> {
+        let end = end(config, scores);
+        let stack = known_stack(&config.traffic.congestion)?;
+        let scripts: Vec<Arc<Script>> = scores.scripts.iter().cloned().map(Arc::new).collect();
+        let ports = local_ports(scores.connections);
         let mut ends = [Vec::new(), Vec::new()];
-        for (index, (planned, &local)) in leg.connections.iter().zip(&ports).enumerate() {
+        for (index, (planned, &local)) in scores.connections.iter().zip(&ports).enumerate() {
             let script = match planned.script {
                 Some(script) => Arc::clone(&scripts[script as usize]),
                 None => Arc::new(files(planned)),
             };
-            let port = leg.config.traffic.port + port_offset(script.opening);
+            let port = config.traffic.port + port_offset(script.opening);
             let client = SocketAddr::new(planned.source, local);
             let server = SocketAddr::new(planned.destination, port);
-            let mut sequences = Rng::new(leg.config.seed, PURPOSE_SEQUENCE, index as u64);
+            let mut sequences = Rng::new(config.seed, PURPOSE_SEQUENCE, index as u64);
             for side in [Side::Client, Side::Server] {
                 let (source, destination) = match side {
                     Side::Client => (client, server),
@@ -88,7 +152,7 @@ impl Hosts {
                 ends[side.index()].push(PlannedEnd {
                     ends: Ends { source, destination },
                     part: Part { script: Arc::clone(&script), side, start, end },
-                    stack: Config { mss: mss(planned.source), ..stack },
+                    stack: Config { mss: mss(planned.source).min(stack.mss), ..stack },
                     initial_sequence: sequences.next_u64() as u32,
                 });
             }
@@ -99,12 +163,24 @@ impl Hosts {
         Ok(Hosts { both, end, ports })
     }
 
+    /// What the hosts counted, whatever drove them.
+    pub(super) fn seen(&self) -> HostsSeen {
+        let mut lateness_ns = Histogram::new();
+        self.both.iter().for_each(|host| lateness_ns.merge(host.lateness_ns()));
+        let counts = [self.both[0].counts(), self.both[1].counts()];
+        HostsSeen { counts, lateness_ns, ..HostsSeen::default() }
+    }
+
     /// What became of each connection, and what servers did.
-    pub(super) fn executions(&self, leg: &Leg<'_>) -> (Vec<Execution>, ServerReport) {
+    pub(super) fn executions(
+        &self,
+        config: &LabConfig,
+        scores: Scores<'_>,
+    ) -> (Vec<Execution>, ServerReport) {
         let [client, server] = &self.both;
-        let made = client.reports().zip(leg.connections).zip(&self.ports).zip(0..);
+        let made = client.reports().zip(scores.connections).zip(&self.ports).zip(0..);
         let executions = made.map(|(((report, planned), &port), index)| {
-            execution(leg, planned, (index, port), &report)
+            execution(scores, planned, (index, port), &report)
         });
         let mut served = ServerReport::default();
         for report in server.reports().filter(|report| report.was_established) {
@@ -115,18 +191,18 @@ impl Hosts {
                 (None, None) => served.unfinished += 1,
             }
         }
-        served.congestion = Some(leg.config.traffic.congestion.clone());
+        served.congestion = Some(config.traffic.congestion.clone());
         (executions.collect(), served)
     }
 }
 
 /// When nothing more is begun: a plan of scripts says so; files may take some time after the last of them.
-fn end(leg: &Leg<'_>) -> Time {
-    if !leg.scripts.is_empty() {
-        return Time::from_nanos(leg.end_ns);
+fn end(config: &LabConfig, scores: Scores<'_>) -> Time {
+    if scores.are_vectors() {
+        return Time::from_nanos(scores.length.as_nanos() as u64);
     }
-    let last = leg.connections.last().map_or(Time::ZERO, |planned| planned.start);
-    last + Span::from_secs_f64(leg.config.traffic.drain_s)
+    let last = scores.connections.last().map_or(Time::ZERO, |planned| planned.start);
+    last + Span::from_secs_f64(config.traffic.drain_s)
 }
 
 /// The largest segment between these addresses, before options.
@@ -181,13 +257,13 @@ fn files(planned: &PlannedConnection) -> Script {
 }
 
 fn execution(
-    leg: &Leg<'_>,
+    scores: Scores<'_>,
     planned: &PlannedConnection,
     (index, port): (u32, u16),
     report: &EndReport,
 ) -> Execution {
     let Some(began) = report.began else { return Execution::not_started(index) };
-    let opening = planned.script.map_or(Opening::Seen, |at| leg.scripts[at as usize].opening);
+    let opening = planned.script.map_or(Opening::Seen, |at| scores.scripts[at as usize].opening);
     let outcome = match (report.finished, report.closed) {
         (Some(_), _) => Outcome::Completed,
         (None, Some(_)) if opening == Opening::Refused => Outcome::Completed,
