@@ -377,6 +377,16 @@ impl Testbed {
         }
     }
 
+    /// The Ethernet address that the kernel is told of. Where a program is the host it is another than the one in the plan,
+    /// by which the program goes: the kernel takes what comes for somebody else's, and drops it before it reads it.
+    fn mac_for_kernel(&self, port: &LinkEnd) -> MacAddress {
+        let mut mac = port.mac;
+        if self.hosts_by_program && matches!(port.site, Site::Client | Site::Server) {
+            mac[5] |= 0x80;
+        }
+        mac
+    }
+
     fn is_by_kernel(&self) -> bool {
         matches!(self.kind, DeviceKind::Linux | DeviceKind::LinuxWithoutRoutes)
     }
@@ -415,10 +425,11 @@ impl Testbed {
             let is_ours = |ends: &&[LinkEnd]| ends.iter().all(|end| end.site != Site::External);
             for ends in self.plan.ports.chunks_exact(2).filter(is_ours) {
                 let end = |port: &LinkEnd| self.namespace(port.site);
+                let mac = |port: &LinkEnd| self.mac_for_kernel(port);
                 let one =
-                    VethEnd { namespace: end(&ends[0]), name: ends[0].name, mac: ends[0].mac };
+                    VethEnd { namespace: end(&ends[0]), name: ends[0].name, mac: mac(&ends[0]) };
                 let other =
-                    VethEnd { namespace: end(&ends[1]), name: ends[1].name, mac: ends[1].mac };
+                    VethEnd { namespace: end(&ends[1]), name: ends[1].name, mac: mac(&ends[1]) };
                 netlink.create_veth(one, other, mtu_bytes)?;
             }
             Ok(())

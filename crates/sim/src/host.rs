@@ -321,23 +321,23 @@ impl Host {
         Some(Some(index))
     }
 
-    /// Puts a segment into a frame.
+    /// Puts a segment into a frame. (Of the host it wants a part only: segments are large, and would be copied.)
     fn frame<M: Memory>(
-        &mut self,
+        (link, bytes, counts): (&LinkAddresses, &mut Vec<u8>, &mut HostCounts),
         ends: &Ends,
         (segment, ecn, identification): (&Segment, Ecn, u16),
         memory: &mut M,
     ) -> Option<Place> {
-        self.bytes.clear();
-        headers(&self.link, ends, (segment, ecn, identification), &mut self.bytes);
-        emit(segment, ends, &mut self.bytes);
-        let room = u16::try_from(self.bytes.len()).ok().and_then(|bytes| memory.take(bytes));
+        bytes.clear();
+        headers(link, ends, (segment, ecn, identification), bytes);
+        emit(segment, ends, bytes);
+        let room = u16::try_from(bytes.len()).ok().and_then(|length| memory.take(length));
         match room {
             Some(place) => {
-                memory.frame_mut(place).copy_from_slice(&self.bytes);
-                self.counts.sent += 1;
+                memory.frame_mut(place).copy_from_slice(bytes);
+                counts.sent += 1;
             }
-            None => self.counts.no_room += 1,
+            None => counts.no_room += 1,
         }
         room
     }
@@ -382,19 +382,18 @@ impl<M: Memory> Node<Place, M> for Host {
 
     fn poll_transmit(&mut self, now: Time, frame: &mut Place, memory: &mut M) -> Option<Port> {
         while let Some((ends, answer)) = self.resets.pop_front() {
-            if let Some(place) = self.frame(&ends, (&answer, Ecn::NotCapable, 0), memory) {
+            let out = (&self.link, &mut self.bytes, &mut self.counts);
+            if let Some(place) = Host::frame(out, &ends, (&answer, Ecn::NotCapable, 0), memory) {
                 *frame = place;
                 return Some(Port(0));
             }
         }
         while let Some(&index) = self.ready.front() {
-            let mut packet = self.packet;
             let talk = &mut self.talks[index as usize];
             let sends = match &mut talk.phase {
-                Phase::Alive(end) => end.poll_transmit(now, &mut packet, &mut ()).is_some(),
+                Phase::Alive(end) => end.poll_transmit(now, &mut self.packet, &mut ()).is_some(),
                 _ => false,
             };
-            self.packet = packet;
             if !sends {
                 talk.is_ready = false;
                 self.ready.pop_front();
@@ -403,8 +402,9 @@ impl<M: Memory> Node<Place, M> for Host {
             }
             talk.identification = talk.identification.wrapping_add(1);
             let (ends, identification) = (talk.ends, talk.identification);
-            let what = (&packet.segment, packet.ecn, identification);
-            if let Some(place) = self.frame(&ends, what, memory) {
+            let what = (&self.packet.segment, self.packet.ecn, identification);
+            let out = (&self.link, &mut self.bytes, &mut self.counts);
+            if let Some(place) = Host::frame(out, &ends, what, memory) {
                 *frame = place;
                 return Some(Port(0));
             }

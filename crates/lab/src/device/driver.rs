@@ -18,7 +18,7 @@ use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::memory::{Packet, PacketMemory as Memory};
 use nilometer_linux::port::{PortError, PortIo, PortStatistics, wait};
 use nilometer_linux::spinning::Spinning;
-use nilometer_wire::{Node, Order, Port, Time, Turns};
+use nilometer_wire::{Node, Order, Port, Span, Time, Turns};
 
 /// How long before a moment it is waited for awake.
 const AWAKE_FOR: Duration = Duration::from_micros(60);
@@ -30,6 +30,10 @@ const ASLEEP_FOR: Duration = Duration::from_millis(20);
 /// How long a port without room is left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
+/// A node moves so many frames in a millisecond at least when it is busy.
+const BUSY_FRAMES: u64 = 30;
+const BUSY_SPAN: Span = Span::from_nanos(1_000_000);
+
 /// A node between ports.
 pub struct Driver<'a, N, P> {
     node: N,
@@ -39,6 +43,10 @@ pub struct Driver<'a, N, P> {
     batch: Vec<Packet>,
     spinning: Spinning,
     turns: Turns,
+    /// How long it rests between turns while the node is busy, so that frames come by the batch.
+    rest: Option<Duration>,
+    /// Since when frames are counted, how many there were, and whether those before were many.
+    busy: (Time, u64, bool),
     clock: &'a dyn Fn() -> Time,
 }
 
@@ -53,12 +61,21 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         let leaving = ports.iter().map(|_| VecDeque::new()).collect();
         let spinning = Spinning::new(SPIN_FOR);
         let turns = Turns::default();
-        Driver { node, ports, memory, leaving, batch: Vec::new(), spinning, turns, clock }
+        let (rest, busy) = (None, (Time::ZERO, 0, false));
+        let batch = Vec::new();
+        Driver { node, ports, memory, leaving, batch, spinning, turns, rest, busy, clock }
     }
 
     /// Takes turns with the node in another way.
     pub fn with_turns(self, turns: Turns) -> Driver<'a, N, P> {
         Driver { turns: Turns { batch: turns.batch.max(1), ..turns }, ..self }
+    }
+
+    /// Looks for the next frame for no longer than `spin` before it sleeps, and rests for so long between the turns of a
+    /// busy node. What is due meanwhile is late by as much at most; in return frames come and go by the batch, which
+    /// takes the processor for a fraction of the time, and leaves the rest to whoever shares it.
+    pub fn resting(self, spin: Duration, rest: Duration) -> Driver<'a, N, P> {
+        Driver { spinning: Spinning::new(spin), rest: Some(rest), ..self }
     }
 
     /// The counters of the ports.
@@ -83,13 +100,26 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         while !stop.load(Ordering::Acquire) {
             let moved = self.turn()?;
             look(&mut self.node);
-            if self.spinning.after_turn(moved, Instant::now) {
+            if let Some(rest) = self.rest.filter(|_| self.is_busy()) {
+                std::thread::sleep(rest);
+            } else if self.spinning.after_turn(moved, Instant::now) {
                 std::hint::spin_loop();
             } else if !moved {
                 self.sleep()?;
             }
         }
         Ok(())
+    }
+
+    /// Whether many frames moved in the last millisecond that is over.
+    fn is_busy(&mut self) -> bool {
+        let now = (self.clock)();
+        let (since, frames, _) = self.busy;
+        if now.since(since) >= BUSY_SPAN {
+            self.busy = (now, 0, frames >= BUSY_FRAMES);
+        }
+        // (A whole batch may have more behind it.)
+        self.busy.2 && self.batch.len() < self.turns.batch
     }
 
     /// One turn; whether anything moved.
@@ -111,6 +141,7 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         self.batch.clear();
         let taken = self.ports[number].receive(&mut self.memory, &mut self.batch, self.turns.batch);
         let count = unless_down(taken)?.unwrap_or(0);
+        self.busy.1 += count as u64;
         let now = (self.clock)();
         let port = Port(number as u32);
         if !self.batch.is_empty() {
@@ -128,6 +159,7 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         let mut moved = false;
         while let Some(port) = self.node.poll_transmit(now, &mut frame, &mut self.memory) {
             self.leaving[port.0 as usize].push_back(frame);
+            self.busy.1 += 1;
             moved = true;
         }
         let memory = &mut self.memory;

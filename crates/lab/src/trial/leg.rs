@@ -358,7 +358,7 @@ fn play_in(
         fault.watch_from(origin);
     }
     let timing = Timing { origin, timed: Arc::clone(&timed) };
-    let hosts = Hosts::ready(simulated, &testbed, (config, scores), &timing)?;
+    let hosts = Hosts::ready(simulated, testbed, (config, scores), &timing)?;
     let stay = longest_stay(leg);
     let watch = Watch {
         origin_ns,

@@ -6,6 +6,7 @@ mod fault;
 mod first_minute;
 mod path;
 mod scheduling;
+mod simulated_hosts;
 mod virtual_clock;
 
 use crate::common::{Room, privileged, text};

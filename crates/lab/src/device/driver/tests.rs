@@ -20,7 +20,7 @@ use nilometer_tcp::Config;
 use nilometer_tcp::bytes::Ends;
 use nilometer_traffic::script::Script;
 use nilometer_wire::memory::{HeapMemory, Memory as PacketMemory, Place};
-use nilometer_wire::{Rate, Span, build};
+use nilometer_wire::{Rate, build};
 
 use super::*;
 use crate::device::spec::FaultSpec;

@@ -25,7 +25,7 @@ use nilometer_sim::stream::{Recorder, Spacing, Stream};
 use nilometer_tcp::Config;
 use nilometer_tcp::bytes::Ends;
 use nilometer_traffic::script::Script;
-use nilometer_wire::{Span, build};
+use nilometer_wire::build;
 use socket2::{Domain, Socket, Type};
 
 use super::*;

@@ -33,6 +33,10 @@ use crate::trial::scores::{Scores, Timing};
 /// Buffers of a host, and those of them that are kept for what arrives.
 const BUFFERS: u32 = 32_768;
 const RESERVE: u32 = 4_096;
+/// How long a host looks for the next frame before it sleeps, and how long it rests between turns while it is busy: a
+/// thread that never sleeps would be taken out of the real-time class.
+const SPIN: Duration = Duration::from_micros(50);
+const REST: Duration = Duration::from_micros(100);
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -217,7 +221,7 @@ fn drive(
     timed.enter(role);
     thread::sleep(origin.saturating_duration_since(Instant::now()));
     let clock = || Time::from_nanos(origin.elapsed().as_nanos() as u64);
-    let mut driver = Driver::new(node, vec![port], memory, &clock);
+    let mut driver = Driver::new(node, vec![port], memory, &clock).resting(SPIN, REST);
     driver.run(stop, |node| {
         let counts = node.node.counts();
         progress.began.store(counts.began, Ordering::Relaxed);
