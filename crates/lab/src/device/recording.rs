@@ -289,7 +289,7 @@ mod tests {
         }
 
         fn poll_timeout(&self) -> Option<Time> {
-            (self.0 % 8 != 0).then(|| Time(self.0.into()))
+            (!self.0.is_multiple_of(8)).then(|| Time(self.0.into()))
         }
     }
 

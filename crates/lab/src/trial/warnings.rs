@@ -15,7 +15,7 @@ use nilometer_routerd::testbed::RouterFile;
 /// Lateness beyond which a start is worth a word, ns.
 pub(super) const LATE_NS: u64 = 5_000_000;
 /// The share of events of simulated hosts that may be late without a word.
-const LATE_EVENTS: f64 = 0.001;
+const LATE_EVENTS: f64 = 0.01;
 /// A clock that is disciplined moves by less, besides a thousandth of the time.
 const CLOCK_STEP_NS: u64 = 10_000_000;
 /// Times the original's speed beyond which its clock is doubted.

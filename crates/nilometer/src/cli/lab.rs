@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::Exit;
 use super::device::DeviceArgs;
+use super::hosts::HostArgs;
 use super::table::{self, Side, fact};
 use super::typed::command_line;
 use super::wiring::{self, HoldArgs, WiringArgs};
@@ -15,7 +16,7 @@ use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
-use nilometer_lab::trial::config::{Clock, HostKind, Keep, LabConfig};
+use nilometer_lab::trial::config::{Clock, Keep, LabConfig};
 use nilometer_lab::trial::lost::Loss;
 use nilometer_lab::trial::outcome::Outcome;
 use nilometer_lab::trial::part::Part;
@@ -130,13 +131,8 @@ struct RunArgs {
     /// and wire.
     #[arg(long, value_name = "CLOCK")]
     clock: Option<Clock>,
-    /// Whose TCP the hosts have: the kernel's, or ours (`simulated`), which speaks on the same interfaces.
-    #[arg(long, value_name = "HOSTS")]
-    hosts: Option<HostKind>,
-    /// Repeat in virtual time what simulated hosts were told, and compare every frame that they sent (`replay` in
-    /// result.json).
-    #[arg(long)]
-    replay_hosts: bool,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// The scheduling class of our router and of the engines: real-time (within a limit, where the system allows
     /// it) or ordinary.
     #[arg(long, value_name = "CLASS")]
@@ -255,13 +251,7 @@ impl RunArgs {
             self.bound.or(config.model.inter_connection_bound_s);
         self.device.apply(&mut config)?;
         config.clock = self.clock.unwrap_or(config.clock);
-        config.hosts = self.hosts.unwrap_or(config.hosts);
-        config.replay_hosts |= self.replay_hosts;
-        if (self.hosts, config.clock) == (Some(HostKind::Kernel), Clock::Virtual) {
-            bail!(
-                "--hosts kernel: the kernel has no virtual clock; leave it out, or give --clock real"
-            );
-        }
+        self.hosts.apply(&mut config)?;
         config.scheduling = self.scheduling.unwrap_or(config.scheduling);
         let traffic = &mut config.traffic;
         for (given, kept) in

@@ -16,6 +16,7 @@ pub mod doctor;
 mod export;
 pub mod flows;
 pub mod generate;
+mod hosts;
 mod key;
 pub mod lab;
 mod live;
