@@ -382,9 +382,9 @@ fn play_in(
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))
         });
-        let serving = scope.spawn(|| hosts.serve(&testbed, scores, &timing, &over));
+        let serving = scope.spawn(|| hosts.serve(testbed, scores, &timing, &over));
         let threads = config.traffic.threads;
-        let played = hosts.play((&testbed, threads), scores, &live.traffic, stop);
+        let played = hosts.play((testbed, threads), scores, &live.traffic, stop);
         let played_for = origin.elapsed();
         // What the path still holds enters the device, and the other way round.
         let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! What an interface loses by such a move is put back: its name, MTU, addresses, routes, permanent neighbours,
-//! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up ([`state`]). What could not be put back, or
+//! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up (`state`). What could not be put back, or
 //! whose absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and
 //! bonds, interfaces on which others stand, and those with an XDP program, filters or queues of their own. Not put back
 //! are proxy neighbours, groups of the link layer that somebody joined by hand, and how long routes are valid.

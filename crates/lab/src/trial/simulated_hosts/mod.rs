@@ -1,7 +1,7 @@
 //! Simulated hosts: both ends of every connection of a leg's plan, as nodes of our own TCP.
 //!
-//! They are driven by the virtual clock ([`super::virtual_lab`]), or by the real one on the testbed's interfaces
-//! ([`live`]).
+//! They are driven by the virtual clock (`virtual_lab`), or by the real one on the testbed's interfaces
+//! (`live`).
 
 pub(super) mod live;
 
