@@ -30,7 +30,7 @@ use super::virtio_header::{self, HEADER_BYTES};
 
 /// Frames for one system call.
 const BATCH: usize = 64;
-/// What the socket may hold until it is read.
+/// What the socket may hold until it is read, where nothing is said.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
 /// Room for what the kernel says about one frame, aligned as it wants.
 type Control = [u64; 8];
@@ -46,6 +46,8 @@ pub struct PacketPortConfig {
     pub allow_foreign: bool,
     /// Sends by the interface's queueing discipline, where other packet sockets see it; otherwise past it.
     pub shows_what_it_sends: bool,
+    /// What the socket may hold until it is read, bytes, with what the kernel keeps beside each frame.
+    pub receive_buffer_bytes: i32,
 }
 
 impl Default for PacketPortConfig {
@@ -56,6 +58,7 @@ impl Default for PacketPortConfig {
             reserve: 2048,
             allow_foreign: false,
             shows_what_it_sends: false,
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
         }
     }
 }
@@ -99,7 +102,7 @@ impl PacketPort {
             memory.frame_bytes_max()
         );
         ensure!(config.reserve >= BATCH as u32, "an AF_PACKET port needs a reserve of 64 chunks");
-        let socket = open_socket(&interface, config.shows_what_it_sends).with_context(step)?;
+        let socket = open_socket(&interface, config).with_context(step)?;
         Ok(PacketPort {
             socket,
             interface,
@@ -352,7 +355,7 @@ impl PortIo for PacketPort {
     }
 }
 
-fn open_socket(interface: &Interface, shows_what_it_sends: bool) -> Result<OwnedFd> {
+fn open_socket(interface: &Interface, config: &PacketPortConfig) -> Result<OwnedFd> {
     // Protocol 0: nothing is received until the socket is bound to its interface.
     // SAFETY: socket takes integers; a descriptor it returns is new and ours alone.
     let socket = unsafe {
@@ -366,10 +369,11 @@ fn open_socket(interface: &Interface, shows_what_it_sends: bool) -> Result<Owned
     on(libc::PACKET_IGNORE_OUTGOING).context("cannot ignore what goes out (Linux 4.20)")?;
     on(libc::PACKET_VNET_HDR).context("cannot ask for virtio headers")?;
     on(libc::PACKET_AUXDATA).context("cannot ask for VLAN tags")?;
-    if !shows_what_it_sends {
+    if !config.shows_what_it_sends {
         on(libc::PACKET_QDISC_BYPASS).context("cannot pass by the queueing discipline")?;
     }
-    let buffer = |option| set_option(&socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER_BYTES);
+    let buffer =
+        |option| set_option(&socket, libc::SOL_SOCKET, option, &config.receive_buffer_bytes);
     buffer(libc::SO_RCVBUFFORCE)
         .or_else(|_| buffer(libc::SO_RCVBUF))
         .context("cannot size the receive buffer")?;

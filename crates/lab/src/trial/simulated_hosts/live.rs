@@ -33,6 +33,8 @@ use crate::trial::scores::{Scores, Timing};
 /// Buffers of a host, and those of them that are kept for what arrives.
 const BUFFERS: u32 = 32_768;
 const RESERVE: u32 = 4_096;
+/// What waits for a host that is late is not lost while there is room for it.
+const RECEIVE_BUFFER_BYTES: i32 = 128 << 20;
 /// How long a host looks for the next frame before it sleeps, and how long it rests between turns while it is busy: a
 /// thread that never sleeps would be taken out of the real-time class.
 const SPIN: Duration = Duration::from_micros(50);
@@ -201,6 +203,7 @@ fn open(name: &str) -> Result<(PacketMemory, PacketPort)> {
     let metered = PacketPortConfig {
         shows_what_it_sends: true,
         reserve: RESERVE,
+        receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
         ..PacketPortConfig::default()
     };
     let port = PacketPort::open(&mut memory, name, &metered)?;
