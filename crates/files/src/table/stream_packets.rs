@@ -28,7 +28,7 @@ pub const STREAM_PACKETS: Format = Format {
 };
 
 /// About how many bytes a row takes in the file: what disk budgets and estimates are made with.
-pub const ROW_BYTES: u64 = 24;
+pub const ROW_BYTES: u64 = 40;
 
 /// One frame of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -263,9 +263,13 @@ pub fn calibrate(
             points.push(one);
         }
     }
-    let why: Vec<String> = { points.iter().filter(|point| !point.valid) }
+    let mut why: Vec<String> = { points.iter().filter(|point| !point.valid) }
         .map(|one| format!("{} fps of {} bytes: {}", one.pps, one.frame_bytes, one.why.join("; ")))
         .collect();
+    if stop.load(Ordering::Relaxed) {
+        let all = wanted.frame_bytes.len() * wanted.pps.len();
+        why.push(format!("interrupted after {} of {all} points", points.len()));
+    }
     Ok(Calibration {
         format: FORMAT.to_owned(),
         version: tool::version().to_owned(),

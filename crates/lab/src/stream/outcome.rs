@@ -218,6 +218,11 @@ fn packets(seen: &StreamSeen) -> PacketCounts {
     }
 }
 
+/// How long the sender took, seconds: at least as long as the stream was to go on.
+fn sending_s(seen: &StreamSeen, length_s: f64) -> f64 {
+    f64::max(length_s, seen.paced.last_sent_ns as f64 / 1e9)
+}
+
 /// How long a stream went on, seconds: as it was to, or until it was stopped.
 fn length_s(seen: &StreamSeen, settings: &StreamSettings) -> f64 {
     let whole = settings.length.as_secs_f64();
@@ -241,8 +246,8 @@ impl StreamOutcome {
         StreamOutcome {
             name: name.to_owned(),
             offered_pps: rate(seen.paced.due),
-            sent_pps: rate(seen.paced.sent),
-            received_pps: rate(seen.counts.left),
+            sent_pps: seen.paced.sent as f64 / sending_s(seen, length_s),
+            received_pps: seen.counts.left as f64 / sending_s(seen, length_s),
             scheduled: seen.paced.due,
             sent: seen.paced.sent,
             received: seen.counts.left,

@@ -40,6 +40,8 @@ pub struct Paced {
     pub refused: u64,
     /// When the last was due, ns after the beginning.
     pub last_due_ns: u64,
+    /// When the last was sent, likewise.
+    pub last_sent_ns: u64,
 }
 
 /// A frame that is due, and its number.
@@ -104,6 +106,7 @@ pub(super) fn pace(
             now = monotonic_ns();
         }
         let count = send(&mut batch, sender, &mut paced, stop)?;
+        paced.last_sent_ns = monotonic_ns().saturating_sub(origin_ns);
         live.sent.store(paced.sent, Relaxed);
         live.sent_bytes.store(paced.bytes, Relaxed);
         if stop.load(Relaxed) || !count {

@@ -83,7 +83,7 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     };
     let driver = stamping == Stamping::Driver || (why_not.is_none() && tried().is_ok());
     let sending = match stamping {
-        Stamping::Driver => "tc egress, the last step before the driver",
+        Stamping::Driver => "tc egress, before the queueing discipline and the driver",
         Stamping::Socket => "packet socket, as the driver is given the frame",
     };
     let pair = [sending.to_owned(), String::new()];
@@ -197,7 +197,9 @@ fn calibrated(
     let mut sum = Outcome { directions: directions(&seen, &short), ..Outcome::default() };
     together(&mut sum, &seen);
     let Outcome { delay_ns, valid, why, .. } = sum;
-    Ok(Some((WireOutcome { delay_ns, noise_ns: noise_ns(delay_ns), valid, why }, seen)))
+    // (What may not be believed is no measure of the instrument.)
+    let noise_ns = noise_ns(delay_ns).filter(|_| valid);
+    Ok(Some((WireOutcome { delay_ns, noise_ns, valid, why }, seen)))
 }
 
 fn directions(seen: &Seen, streams: &[StreamSettings]) -> Vec<StreamOutcome> {
@@ -319,6 +321,6 @@ fn fill(
 
 /// What the device itself adds to the median of the delay, by the wire beside it.
 pub fn added_ns(outcome: &Outcome) -> Option<i64> {
-    let wire = outcome.wire.as_ref()?.delay_ns?;
+    let wire = outcome.wire.as_ref().filter(|wire| wire.valid)?.delay_ns?;
     Some(outcome.delay_ns?.p50 as i64 - wire.p50 as i64)
 }

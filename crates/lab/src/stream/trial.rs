@@ -13,7 +13,7 @@ use nilometer_linux::stamp::sender::Sender;
 use nilometer_linux::stamp::{Arrivals, Departures, Stamping, Watched, monotonic_ns};
 use nilometer_profile::stream::flows::Flows;
 use nilometer_profile::stream::ledger::{Limits, Timings};
-use nilometer_profile::stream::validity::{Bounds, Observations, Reason, reasons};
+use nilometer_profile::stream::validity::{Bounds, Observations, Reason, overrun, reasons};
 use nilometer_profile::stream::{FrameMaker, Ledger, Schedule, StreamSettings};
 use nilometer_profile::{Counts, DelayConfig, Delays, Direction};
 use nilometer_stat::{Histogram, Rng};
@@ -29,6 +29,8 @@ use super::rows::Rows;
 const PURPOSE_RUN: u32 = 0x5354_0110;
 /// From the moment at which all is ready to that at which the first frame is due.
 const LEAD: Duration = Duration::from_millis(50);
+/// How long the last frames are waited for, beyond what the device's files say (RFC 2544 23): what comes later is lost.
+const WAIT: Duration = Duration::from_secs(2);
 /// Stamps of departures are kept for so many seconds until they are read: few, as a ring that a cache holds costs the
 /// sender less.
 const DEPARTURES_S: f64 = 0.1;
@@ -129,8 +131,7 @@ pub fn play(
     let apart = &apart[..];
     let (ends, schedules) = (trial.ends, trial.streams);
     let stay = Duration::from_nanos(trial.stay.as_nanos());
-    let patience =
-        Patience { settle: stay + Duration::from_millis(30), wait: stay + Duration::from_secs(1) };
+    let patience = Patience { settle: stay + Duration::from_millis(30), wait: stay + WAIT };
     let (received, paced) = thread::scope(|scope| {
         let senders: Vec<_> = makers
             .iter()
@@ -269,6 +270,9 @@ fn judged(
         imbalance: counts.balance().err(),
         interrupted: is_stopped,
     };
+    let mut why = reasons(&seen, bounds);
+    let [last_due, last_sent] = [paced.last_due_ns, paced.last_sent_ns].map(Span::from_nanos);
+    why.extend(overrun(last_due, last_sent).filter(|_| !is_stopped));
     Ok(StreamSeen {
         direction: account.direction,
         paced,
@@ -278,6 +282,6 @@ fn judged(
         by_size: account.by_size,
         receiver_lost,
         most_waiting: account.arrivals.most_waiting(),
-        why: reasons(&seen, bounds),
+        why,
     })
 }

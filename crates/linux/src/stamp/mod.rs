@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Both stamps are of `bpf_ktime_get_ns`, the clock CLOCK_MONOTONIC, so that they need no conversion. A frame that
-//! leaves is stamped as the last thing before the driver has it (tc egress, behind the queueing discipline); one that
+//! leaves is stamped as the last thing before the driver has it (tc egress, in front of the queueing discipline, of which a veth has none); one that
 //! comes in is stamped by the first instruction of an XDP program, before the kernel makes a packet of it where the
 //! driver runs such programs ([`Attachment::Native`]). The frame itself is copied into the ring, so that whoever
 //! reads can compare every byte, and ends there; all others pass to the kernel.

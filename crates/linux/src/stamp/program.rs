@@ -1,4 +1,4 @@
-//! The two programs that stamp test frames: behind the queueing discipline, and in front of the kernel.
+//! The two programs that stamp test frames: in front of the queueing discipline, and in front of the kernel.
 //!
 //! ```text
 //!   leaving (tc egress)                       coming (XDP)

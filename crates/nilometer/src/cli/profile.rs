@@ -89,7 +89,10 @@ pub fn run(args: ProfileArgs) -> Result<Exit> {
     print(row(TITLES));
     let each = |point: &Point| print(cells(point));
     let calibration = calibrate(&wanted, each, &stop)?;
-    let kept = args.out.as_ref().map(|out| keep(&calibration, Directory::create(out, args.force)?));
+    let is_interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
+    let keep =
+        |out: &PathBuf| keep(&calibration, Directory::create(out, args.force)?, is_interrupted);
+    let kept = args.out.as_ref().map(keep);
     let kept = kept.transpose()?;
     if args.json {
         println!("{}", serde_json::to_string(&calibration).context("a calibration is JSON")?);
@@ -110,7 +113,6 @@ pub fn run(args: ProfileArgs) -> Result<Exit> {
     for why in &calibration.why {
         say!("not valid: {why}");
     }
-    let is_interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
     Ok(match (is_interrupted, calibration.valid) {
         (true, _) => Exit::Interrupted,
         (_, true) => Exit::Done,
@@ -118,10 +120,10 @@ pub fn run(args: ProfileArgs) -> Result<Exit> {
     })
 }
 
-fn keep(calibration: &Calibration, directory: Directory) -> Result<PathBuf> {
+fn keep(calibration: &Calibration, directory: Directory, is_interrupted: bool) -> Result<PathBuf> {
     directory.file(CALIBRATION_FILE).write_json(calibration)?;
     directory.file(PAGE_FILE).write(render(calibration).as_bytes())?;
-    directory.finish()
+    if is_interrupted { Ok(directory.keep()) } else { directory.finish() }
 }
 
 /// Titles of the columns.

@@ -159,6 +159,9 @@ pub fn run(args: StreamArgs) -> Result<Exit> {
             }
         }
     }
+    for why in ended.outcome.wire.iter().flat_map(|wire| &wire.why) {
+        say!("warning: the calibration over the bare wire is not valid, and left out: {why}");
+    }
     for why in &ended.outcome.why {
         say!("the trial is not valid: {why}");
     }

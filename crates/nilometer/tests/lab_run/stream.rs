@@ -20,10 +20,16 @@ fn stream(room: &Room, words: &[&str]) -> Value {
 /// Whether the instrument lost nothing, so that counts are exact whatever else it says of the trial.
 fn is_complete(result: &Value) -> bool {
     let why = result["why"].as_array().expect("reasons");
-    why.iter().all(|why| {
-        let why = why.as_str().expect("words");
-        ["pacer slip", "softirq squeeze", "stolen time"].iter().any(|word| why.contains(word))
-    })
+    let says = |why: &Value, words: &[&str]| {
+        let why = why.as_str().expect("words").to_owned();
+        words.iter().any(|word| why.contains(word))
+    };
+    let late = ["pacer slip", "softirq squeeze", "stolen time", "behind real time"];
+    let starved = ["receiver loss", "record ring overflow"];
+    for why in why {
+        assert!(says(why, &late) || says(why, &starved), "no fault of the machine: {why}");
+    }
+    why.iter().all(|why| says(why, &late))
 }
 
 fn count(of: &Value) -> u64 {
@@ -69,7 +75,9 @@ fn what_a_fault_box_did_is_reported_exactly() {
         // What is held back is reordered where another overtook it: at the end of a stream none may.
         let (reordered, held) = (count(&packets["reordered"]), count(&fault["held_back"]));
         assert!(reordered <= held && reordered + 3 >= held && held > 0, "{reordered} of {held}");
-        assert!(count(&result["delay_ns"]["p5"]) >= 2_000_000, "{}", result["delay_ns"]);
+        // (Of two milliseconds; what a busy machine adds is far from half a second.)
+        let [least, half] = ["p5", "p50"].map(|key| count(&result["delay_ns"][key]));
+        assert!(least >= 2_000_000 && half < 500_000_000, "{}", result["delay_ns"]);
     }
 }
 

@@ -84,6 +84,8 @@ pub enum Reason {
         /// Frames that were sent.
         sent: u64,
     },
+    /// The last frame was sent long after it was due: the sender could not keep up.
+    Overrun(Span),
     /// A hypervisor took the processors away.
     Stolen(f64),
     /// The kernel broke off its receiving work, which explains why the pacer was late.
@@ -123,6 +125,10 @@ impl fmt::Display for Reason {
                 let percent = 100.0 * *sent as f64 / (*due).max(1) as f64;
                 write!(out, "behind: {sent} of {due} frames were sent ({percent:.2} %)")
             }
+            Reason::Overrun(by) => {
+                let ms = by.as_nanos() as f64 / 1e6;
+                write!(out, "behind real time: the last frame was sent {ms:.1} ms after it was due")
+            }
             Reason::Stolen(share) => {
                 write!(out, "stolen time: a hypervisor took {:.1} %", 100.0 * share)
             }
@@ -149,6 +155,14 @@ impl fmt::Display for Reason {
             Reason::Nothing => out.write_str("no frame was sent"),
         }
     }
+}
+
+/// By how much the sender was behind at the end, where that is more than a hundredth of the stream and 10 ms.
+pub fn overrun(last_due: Span, last_sent: Span) -> Option<Reason> {
+    const LEAST: Span = Span::from_nanos(10_000_000);
+    let by = Span::from_nanos(last_sent.as_nanos().saturating_sub(last_due.as_nanos()));
+    let is_long = by > LEAST && by.as_nanos() > last_due.as_nanos() / 100;
+    is_long.then_some(Reason::Overrun(by))
 }
 
 /// The reasons not to believe what was seen, the gravest first; none where it may be believed.
@@ -186,6 +200,15 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sender_that_cannot_keep_up_is_behind() {
+        let ms = |ms: u64| Span::from_nanos(ms * 1_000_000);
+        assert_eq!(overrun(ms(400), ms(680)), Some(Reason::Overrun(ms(280))));
+        assert_eq!(overrun(ms(10_000), ms(10_050)), None, "half a hundredth of it");
+        assert_eq!(overrun(ms(100), ms(105)), None, "a hiccup at the end of a short one");
+        assert_eq!(overrun(ms(100), ms(99)), None);
+    }
     use alloc::string::ToString;
 
     /// Each thing that goes wrong invalidates a trial by itself, and says so.
