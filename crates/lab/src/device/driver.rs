@@ -71,9 +71,9 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         Driver { turns: Turns { batch: turns.batch.max(1), ..turns }, ..self }
     }
 
-    /// Looks for the next frame for no longer than `spin` before it sleeps, and rests for so long between the turns of a
-    /// busy node. What is due meanwhile is late by as much at most; in return frames come and go by the batch, which
-    /// takes the processor for a fraction of the time, and leaves the rest to whoever shares it.
+    /// Polls for the next frame for at most `spin` before it sleeps, and sleeps for `rest` between the turns of a busy
+    /// node. Timers are late by at most `rest`; in return frames are handled in batches, which costs less processor
+    /// time and leaves more of it to other threads.
     pub fn resting(self, spin: Duration, rest: Duration) -> Driver<'a, N, P> {
         Driver { spinning: Spinning::new(spin), rest: Some(rest), ..self }
     }

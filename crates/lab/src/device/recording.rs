@@ -1,9 +1,8 @@
 //! A node's inputs and decisions, recorded under the real clock and repeated without one.
 //!
-//! A node has neither clock nor device, so all that it does follows from what it is told: moments, frames and timeouts. A
-//! recording has these in their order, and behind each the decisions: every frame that left, and when the node then
-//! wanted to be told the time. [`replay`] tells the same to a node that is made alike, and compares decision with
-//! decision, bit for bit. (A frame for which the memory had no room leaves in the repetition, and is a difference.)
+//! A node has neither clock nor device, so all that it does follows from its inputs: received frames, timeouts and their
+//! times. A recording holds these in order, each followed by the node's outputs: every frame sent, and when its next
+//! timer expires. [`replay`] feeds the same inputs to an identical node and compares its outputs bit for bit. (A frame for which the memory had no room leaves in the repetition, and is a difference.)
 //!
 //! Frames are kept without the zeros at their end, which is all of the payload of simulated hosts.
 
@@ -23,7 +22,7 @@ const RESTED: u8 = 4;
 /// No timer is set.
 const NEVER: Time = Time(u64::MAX);
 
-/// What a node was told and what it did.
+/// A node's inputs and outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     bytes: Vec<u8>,
@@ -39,9 +38,9 @@ pub struct Recorded<N> {
     pub node: N,
     /// None where it is only driven.
     recording: Option<Recording>,
-    /// It was told something, and then not asked what leaves.
+    /// It has received an input, and its output has not been polled since.
     is_told: bool,
-    /// It is being asked what leaves.
+    /// Its output is being polled.
     is_asked: bool,
 }
 
@@ -54,7 +53,7 @@ pub struct Replayed {
     pub frames: u64,
     /// Inputs that the recording had no room for.
     pub left_out: u64,
-    /// Decisions that were not the same: frames, and moments at which to be told the time.
+    /// Outputs that differ: frames, and expiry times of timers.
     pub differences: u64,
     /// The first of them, where there is one.
     pub first_difference: Option<String>,
@@ -211,7 +210,7 @@ impl Replayed {
     }
 }
 
-/// Tells `node`, which is as the recorded one was at first, what that was told, and compares what it does.
+/// Feeds the recorded inputs to `node`, which is in the recorded one's initial state, and compares its outputs.
 ///
 /// # Panics
 /// When the memory of a repetition has no room for the frames of one batch.

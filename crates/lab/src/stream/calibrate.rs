@@ -24,7 +24,7 @@ use super::run::{stamping, through};
 use super::trial::{Instrument, Seen};
 use crate::trial::outcome::Delay;
 
-/// The rates that are asked for where none are named, frames a second.
+/// Default rates, frames a second.
 pub const RATES: [f64; 7] = [500.0, 10e3, 40e3, 70e3, 150e3, 300e3, 500e3];
 /// The sizes likewise, with their check sequences.
 pub const SIZES: [u16; 4] = [64, 92, 512, 1_518];
@@ -43,7 +43,7 @@ const HEADROOM: u64 = 4;
 const CHOICE_PPS: f64 = 150e3;
 const CHOICE_S: f64 = 1.0;
 
-/// What is asked for.
+/// The settings of a calibration.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Rates, frames a second.
@@ -61,7 +61,7 @@ pub struct Wanted {
 /// One rate and size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Frames a second that were asked for.
+    /// The offered rate, frames a second.
     pub pps: f64,
     /// Bytes of a frame with its check sequence.
     pub frame_bytes: u16,
@@ -118,7 +118,7 @@ pub struct Calibration {
 }
 
 impl Wanted {
-    /// Checks what is asked for.
+    /// Checks the settings.
     ///
     /// # Errors
     /// One line names what is wrong and what it may be.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::trial::{Seen, StreamSeen};
 use crate::trial::outcome::Delay;
+use crate::trial::telling;
 
 /// The name and version of the document.
 pub const FORMAT: &str = "nilometer-stream/1";
@@ -203,21 +204,6 @@ fn pacing(histogram: &Histogram) -> Option<Pacing> {
     })
 }
 
-fn packets(seen: &StreamSeen) -> PacketCounts {
-    let counts = &seen.counts;
-    PacketCounts {
-        entered: counts.entered,
-        left: counts.left,
-        lost: counts.lost,
-        originated: counts.originated,
-        consumed: counts.consumed,
-        reordered: counts.reordered,
-        duplicated: counts.duplicated,
-        corrupted: counts.corrupted,
-        meter_lost: seen.receiver_lost,
-    }
-}
-
 /// How long the sender took, seconds: at least as long as the stream was to go on.
 fn sending_s(seen: &StreamSeen, length_s: f64) -> f64 {
     f64::max(length_s, seen.paced.last_sent_ns as f64 / 1e9)
@@ -252,7 +238,7 @@ impl StreamOutcome {
             sent: seen.paced.sent,
             received: seen.counts.left,
             refused: seen.paced.refused,
-            packets: packets(seen),
+            packets: telling::packets(&seen.counts, seen.receiver_lost),
             delay_ns: delay(&seen.timings.delay),
             delay_scheduled_ns: delay(&seen.timings.delay_scheduled),
             pacing_ns: pacing(&seen.timings.pacing),

@@ -40,7 +40,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The name that the frames of the calibration are drawn under.
 const CALIBRATION: u64 = 1;
 
-/// What a run is asked for, beside its configuration.
+/// Options of a run beside its configuration.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The directory of results; none where nothing is kept.
@@ -62,10 +62,10 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
-/// The stamps that this machine takes: by what was asked for and what the system lets us.
+/// Which stamps this machine takes: those requested, as far as the system allows.
 ///
 /// # Errors
-/// When it does not let us take those that were asked for.
+/// When the system does not allow the requested stamps.
 pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     privilege::acquire()?;
     let tried = || -> Result<()> {
