@@ -339,11 +339,11 @@ impl Driver {
             self.links_seen = Instant::now();
             (0..self.slots.len()).for_each(|number| self.look_at_link(number));
         }
-        let now = self.now();
         self.came = 0;
         for number in 0..self.slots.len() {
-            moved |= self.take_in(now, number);
+            moved |= self.take_in(number);
         }
+        let now = self.now();
         if let Some(watch) = &mut self.stalls {
             watch.turn(self.came);
         }
@@ -397,8 +397,10 @@ impl Driver {
         any
     }
 
-    /// Frames from a port's device and from its kernel's side into the pipeline.
-    fn take_in(&mut self, now: Time, number: usize) -> bool {
+    /// Frames from a port's device and from its kernel's side into the pipeline. The clock is read when
+    /// they are out of the device: a time from before would let a packet leave a link of 20 ms sooner
+    /// than 20 ms after it came.
+    fn take_in(&mut self, number: usize) -> bool {
         let slot = &mut self.slots[number];
         let mut count = 0;
         if let Some(device) = &mut slot.device {
@@ -410,6 +412,7 @@ impl Driver {
             if let Some(grants) = self.grants.as_mut().filter(|_| self.router.may_offload()) {
                 grants.note(number, &self.taken, &self.memory);
             }
+            let now = self.now();
             self.receive_into_pipeline(now, number);
         }
         let slot = &mut self.slots[number];
@@ -417,6 +420,7 @@ impl Driver {
             self.taken.clear();
             // What fails here is the kernel's side alone; the device says so for both when it goes.
             count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
+            let now = self.now();
             for at in 0..self.taken.len() {
                 self.inject_into_pipeline(now, number, self.taken[at]);
             }
