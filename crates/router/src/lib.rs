@@ -23,6 +23,7 @@ pub mod neighbour;
 pub mod next_hop;
 pub mod node;
 pub mod pipeline;
+pub mod plugin;
 pub mod prefix;
 mod quiescence;
 pub mod rib;

@@ -1,0 +1,136 @@
+//! What an instance gets and gives: packets in the ports' memory, verdicts, and what else is to happen.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nilometer_wire::memory::{Memory, Place};
+
+use super::Verdict;
+use crate::header::ETHERNET_BYTES;
+
+/// Packets that one call may emit.
+pub const EMITTED_MAX: usize = 256;
+/// The longest packet that may be emitted, bytes: what a link of the usual MTU takes.
+pub const EMITTED_BYTES_MAX: usize = 1_500;
+/// Lines that one call may log.
+const LINES_MAX: usize = 8;
+/// The longest line, bytes.
+const LINE_BYTES_MAX: usize = 256;
+
+/// What is known of a packet besides its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFacts {
+    /// Where its frame lies.
+    pub place: Place,
+    /// Bytes of the IP packet in it.
+    pub ip_bytes: u16,
+    /// The port that it came by.
+    pub input: u16,
+    /// The port that it leaves by, on the output side.
+    pub output: Option<u16>,
+}
+
+/// The packets of one call, none of them twice, and the verdicts on them, which are [`Verdict::Forward`] at
+/// first.
+pub struct Batch<'a> {
+    packets: &'a [PacketFacts],
+    verdicts: &'a mut [Verdict],
+    memory: &'a mut (dyn Memory + 'a),
+}
+
+impl<'a> Batch<'a> {
+    /// Of these `packets`, with room for a verdict on each.
+    ///
+    /// # Panics
+    /// When there are not as many of one as of the other.
+    pub fn new(
+        packets: &'a [PacketFacts],
+        verdicts: &'a mut [Verdict],
+        memory: &'a mut (dyn Memory + 'a),
+    ) -> Batch<'a> {
+        assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
+        Batch { packets, verdicts, memory }
+    }
+
+    /// What is known of each packet.
+    pub fn packets(&self) -> &[PacketFacts] {
+        self.packets
+    }
+
+    /// The IP packet `at`, without what its link put behind it.
+    #[inline]
+    pub fn packet(&self, at: usize) -> &[u8] {
+        let facts = &self.packets[at];
+        let end = ETHERNET_BYTES + usize::from(facts.ip_bytes);
+        &self.memory.frame(facts.place)[ETHERNET_BYTES..end]
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn packet_mut(&mut self, at: usize) -> &mut [u8] {
+        let facts = &self.packets[at];
+        let end = ETHERNET_BYTES + usize::from(facts.ip_bytes);
+        &mut self.memory.frame_mut(facts.place)[ETHERNET_BYTES..end]
+    }
+
+    /// Decides on the packet `at`.
+    #[inline]
+    pub fn decide(&mut self, at: usize, verdict: Verdict) {
+        self.verdicts[at] = verdict;
+    }
+}
+
+/// What a call wants besides verdicts. It is bounded, and what is beyond a bound is counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    emitted: Vec<Vec<u8>>,
+    lines: Vec<String>,
+    refused: u64,
+}
+
+impl Effects {
+    /// Sends an IP packet, if it is one that can be sent and not too many are: whether it will be.
+    pub fn emit(&mut self, packet: &[u8]) -> bool {
+        let is_whole = match packet.first().map(|first| first >> 4) {
+            Some(4) => packet.len() >= 20,
+            Some(6) => packet.len() >= 40,
+            _ => false,
+        };
+        let has_room = self.emitted.len() < EMITTED_MAX && packet.len() <= EMITTED_BYTES_MAX;
+        if is_whole && has_room {
+            self.emitted.push(packet.to_vec());
+        } else {
+            self.refused += 1;
+        }
+        is_whole && has_room
+    }
+
+    /// Writes a line for the operator; the first few of a call are kept, cut where they are long.
+    pub fn log(&mut self, line: &str) {
+        if self.lines.len() < LINES_MAX {
+            let end =
+                (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|at| line.is_char_boundary(*at));
+            self.lines.push(line[..end.unwrap_or(0)].into());
+        }
+    }
+
+    /// Takes the packets to send.
+    pub fn take_emitted(&mut self) -> Vec<Vec<u8>> {
+        core::mem::take(&mut self.emitted)
+    }
+
+    /// Takes the lines.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.lines)
+    }
+
+    /// Packets that could not be emitted.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Forgets everything: what a call that failed wanted does not happen.
+    pub fn clear(&mut self) {
+        *self = Effects::default();
+    }
+}
