@@ -66,6 +66,12 @@ nilometer_wire::named! {
         ForwardingOff = "forwarding_off",
         /// It is for the router, which has no use for it.
         NoUse = "no_use",
+        /// A plugin dropped it.
+        Plugin = "plugin",
+        /// A plugin that it was to be processed by was cut off.
+        PluginFault = "plugin_fault",
+        /// Plugins changed it so often that it came to too many chains.
+        PluginLoop = "plugin_loop",
     }
 }
 

@@ -14,13 +14,15 @@ pub struct Ticket {
     pub flow: u32,
     /// Bytes that it takes on its link, with what the link adds to each frame.
     pub link_bytes: u16,
-    /// Its ECN bits as it came, and [`Ticket::MARKED`].
+    /// Its ECN bits as it came, [`Ticket::MARKED`] and [`Ticket::FILTERED`].
     pub bits: u8,
 }
 
 impl Ticket {
     /// A queue on its way said that it experienced congestion; the header does not say so yet.
     pub const MARKED: u8 = 0x80;
+    /// It has met the filters of its output.
+    pub const FILTERED: u8 = 0x40;
 
     /// Whether a queue marked it.
     #[inline]

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::kernel::Classified;
 use crate::header::Key;
+use crate::plugin::control::ChainId;
 use crate::prefix::{Address, Prefix};
 
 /// The number of a rule, given by whoever inserts it; below the classifier's `rules_max`. Of two rules
@@ -100,8 +101,7 @@ impl Octet {
     }
 }
 
-/// What becomes of a packet. (The paper has two actions more, DER 3.3: reservations and plugins, which are
-/// not here yet.)
+/// What becomes of a packet (DER, 3.3). (Of the paper's actions, reservations are not here yet.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Action {
     /// It is dropped.
@@ -109,6 +109,8 @@ pub enum Action {
     /// It is forwarded as its route says.
     #[default]
     Permit,
+    /// Plugins process it; then it is forwarded, unless one of them drops it.
+    Active(ChainId),
 }
 
 /// A general match filter and its action. Fields left open ([`Rule::any`]) match everything.

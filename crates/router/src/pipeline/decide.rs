@@ -44,6 +44,11 @@ impl Router {
     pub(super) fn decide<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         self.decide_lane::<u32, M>(now, input, memory);
         self.decide_lane::<u128, M>(now, input, memory);
+        if !self.outputs.is_empty() {
+            let mut decided = mem::take(&mut self.lanes.decided);
+            self.filter_decided(now, input, &mut decided, memory);
+            self.lanes.decided = decided;
+        }
     }
 
     fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {

@@ -42,6 +42,8 @@ pub struct Filters<A: Classified> {
     classifier: ByPort<A>,
     /// By number.
     filters: Vec<Filter>,
+    /// How many of them are active.
+    active: usize,
     cache: Option<FlowCache<A>>,
 }
 
@@ -51,7 +53,7 @@ impl<A: Classified> Filters<A> {
     /// # Panics
     /// When it has rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
-        Filters { classifier: ByPort::new(classifier), filters: Vec::new(), cache: None }
+        Filters { classifier: ByPort::new(classifier), filters: Vec::new(), active: 0, cache: None }
     }
 
     /// Adds a filter for the packets of every port; the next batch meets it.
@@ -74,12 +76,21 @@ impl<A: Classified> Filters<A> {
             self.filters.resize(at + 1, Filter::default());
         }
         self.filters[at] = Filter { action, is_copied, ..Filter::default() };
+        self.active += usize::from(matches!(action, Action::Active(_)));
         Ok(())
     }
 
     /// Takes a filter out; the next batch does not meet it.
     pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
-        self.classifier.remove(id)
+        let rule = self.classifier.remove(id)?;
+        self.active -= usize::from(matches!(rule.action, Action::Active(_)));
+        Some(rule)
+    }
+
+    /// Whether some filter hands packets to plugins.
+    #[inline(always)]
+    pub(super) fn has_active(&self) -> bool {
+        self.active > 0
     }
 
     /// Whether some filter that packets of the port `input` meet looks at TCP's flags.

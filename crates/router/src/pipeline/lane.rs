@@ -82,6 +82,18 @@ impl<A: Copy + Default> Lane<A> {
         self.destinations[at] = key.destination;
         self.packets = at + 1;
     }
+
+    /// The packet `at` is another, with its filter.
+    pub(super) fn set(&mut self, at: usize, brief: Brief, key: Key<A>, rule: Option<RuleId>) {
+        (self.briefs[at], self.keys[at], self.rules[at]) = (brief, key, rule);
+        self.destinations[at] = key.destination;
+    }
+
+    /// [`Lane::push`] of one whose filter is known.
+    pub(super) fn push_ruled(&mut self, brief: Brief, key: Key<A>, rule: Option<RuleId>) {
+        self.set(self.packets, brief, key, rule);
+        self.packets += 1;
+    }
 }
 
 impl Lane<u32> {

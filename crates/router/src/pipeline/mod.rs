@@ -23,6 +23,7 @@
 //! counted under its reason ([`crate::discard`], and the queues' own).
 
 pub mod account;
+mod active;
 mod adjacency;
 pub mod admin;
 pub mod batch;
@@ -35,6 +36,7 @@ mod icmp_errors;
 mod lane;
 mod multicast_plan;
 mod onward;
+mod output_filters;
 mod own;
 pub mod port;
 mod port_plan;
@@ -65,6 +67,7 @@ use crate::forward::options::SourceRouting;
 use crate::forward::{hop, reassemble};
 use crate::memory::{GiveBack, Memory, Place, Ticket};
 use crate::next_hop::Snapshot;
+use crate::plugin::ControlUnit;
 
 use account::Account;
 use adjacency::Adjacencies;
@@ -72,6 +75,7 @@ use broadcasts::Broadcasts;
 use engine::Tables;
 use groups::Groups;
 use lane::Lanes;
+pub use output_filters::{OUTPUT_FILTERS_MAX, OutputFilters};
 use port::{PortPlan, RouterPort};
 use slow::SlowPath;
 use stage::{Probe, Stage};
@@ -166,6 +170,8 @@ pub struct Router {
     lanes: Box<Lanes>,
     slow: SlowPath,
     groups: Groups,
+    plugins: ControlUnit,
+    outputs: OutputFilters,
     account: Account,
 }
 
@@ -210,6 +216,8 @@ impl Router {
             adjacencies: Adjacencies::default(),
             lanes: Box::default(),
             slow: SlowPath::new(plan.seed, &plan.rfc1812),
+            plugins: ControlUnit::default(),
+            outputs: OutputFilters::default(),
             account: Account::default(),
         })
     }
@@ -234,6 +242,7 @@ impl Router {
             self.parse(input, some, memory);
             probe.enter(Stage::Classify);
             self.classify(input);
+            self.divert(now, input, memory);
             probe.enter(Stage::LookUp);
             self.look_up();
             probe.enter(Stage::Rewrite);
@@ -252,6 +261,8 @@ impl Router {
     /// What is due by `now`: broadcasts, timers of neighbours, the slow path; then moves what may
     /// cross the fabric.
     pub fn advance<M: Memory>(&mut self, now: Time, memory: &mut M, probe: &mut impl Probe) {
+        self.plugins.handle_timeouts(now);
+        self.send_emitted(now, memory);
         self.serve_slow(now, memory);
         self.serve_neighbours(now, memory);
         self.serve_groups(now, memory);
@@ -323,7 +334,8 @@ impl Router {
         let ports = self.ports.iter().filter_map(RouterPort::poll_timeout);
         let slow = self.slow.poll_timeout();
         let groups = self.groups.poll_timeout();
-        ports.chain(slow).chain(groups).chain(self.fabric.poll_timeout()).min()
+        let plugins = self.plugins.poll_timeout();
+        ports.chain(slow).chain(groups).chain(plugins).chain(self.fabric.poll_timeout()).min()
     }
 
     /// Whether every packet that came or was made here has left, was discarded, or is here.
@@ -364,6 +376,26 @@ impl Router {
     /// The tables, for changes between batches.
     pub fn tables_mut(&mut self) -> &mut Tables {
         &mut self.tables
+    }
+
+    /// The plugin control unit.
+    pub fn plugins(&self) -> &ControlUnit {
+        &self.plugins
+    }
+
+    /// The plugin control unit, for changes between batches.
+    pub fn plugins_mut(&mut self) -> &mut ControlUnit {
+        &mut self.plugins
+    }
+
+    /// The filters of what leaves.
+    pub fn output_filters(&self) -> &OutputFilters {
+        &self.outputs
+    }
+
+    /// The filters of what leaves, for changes between batches.
+    pub fn output_filters_mut(&mut self) -> &mut OutputFilters {
+        &mut self.outputs
     }
 
     /// The ports.

@@ -18,11 +18,11 @@ use core::mem;
 
 use nilometer_wire::Time;
 
+use super::Router;
 use super::groups::is_mld;
 use super::lane::Brief;
 use super::slow::Why;
 use super::version::Version;
-use super::{GiveBack, Router};
 use crate::discard::Discard;
 use crate::forward::ecmp::flow_hash;
 use crate::forward::fragment::Fragments;
@@ -199,7 +199,7 @@ impl Router {
             link_bytes: place.bytes + plan.overhead_bytes,
             bits: brief.traffic_class & 3,
         };
-        self.fabric.enqueue(now, ports, ticket, &mut GiveBack(memory));
+        self.queue(now, ports, ticket, memory);
     }
 
     /// The fragments of an IPv4 packet whose link header and time to live are written.
@@ -223,7 +223,8 @@ impl Router {
                 let frame = memory.frame_mut(part);
                 frame[..6].copy_from_slice(&head[..6]);
                 frame[6..12].copy_from_slice(&own);
-                self.send_frame(now, ports, part, memory);
+                let ticket = self.ticket(ports.1, part, memory);
+                self.queue(now, ports, ticket, memory);
             }
         }
     }

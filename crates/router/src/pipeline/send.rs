@@ -117,6 +117,29 @@ impl Router {
         sent: Result<(u16, Mac), Turn>,
         memory: &mut M,
     ) {
+        self.send_marked(now, (input, 0), place, sent, memory);
+    }
+
+    /// [`Router::send_directed`] of one that has met the filters of an output.
+    pub(super) fn send_filtered<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        sent: Result<(u16, Mac), Turn>,
+        memory: &mut M,
+    ) {
+        self.send_marked(now, (input, Ticket::FILTERED), place, sent, memory);
+    }
+
+    fn send_marked<M: Memory>(
+        &mut self,
+        now: Time,
+        (input, bits): (usize, u8),
+        place: Place,
+        sent: Result<(u16, Mac), Turn>,
+        memory: &mut M,
+    ) {
         match sent {
             Ok((output, _)) | Err(Turn::Hold(output, _))
                 if !self.ports[usize::from(output)].is_up =>
@@ -128,13 +151,17 @@ impl Router {
                 let frame = memory.frame_mut(place);
                 frame[..6].copy_from_slice(&mac);
                 frame[6..12].copy_from_slice(&own);
-                self.send_frame(now, (input, usize::from(output)), place, memory);
+                let output = usize::from(output);
+                let ticket = self.ticket(output, place, memory);
+                let bits = ticket.bits | bits;
+                self.queue(now, (input, output), Ticket { bits, ..ticket }, memory);
             }
             Err(Turn::Hold(output, address)) => {
                 let output = usize::from(output);
                 let own = self.ports[output].plan.mac;
                 memory.frame_mut(place)[6..12].copy_from_slice(&own);
                 let ticket = self.ticket(output, place, memory);
+                let ticket = Ticket { bits: ticket.bits | bits, ..ticket };
                 self.hold(now, (input, output), address, ticket, memory);
             }
             // A packet of our own for which there is no way is not complained about.
@@ -143,7 +170,7 @@ impl Router {
         }
     }
 
-    fn ticket<M: Memory>(&self, output: usize, place: Place, memory: &M) -> Ticket {
+    pub(super) fn ticket<M: Memory>(&self, output: usize, place: Place, memory: &M) -> Ticket {
         let header = Header::read(memory.frame(place)).ok();
         let overhead = self.ports[output].plan.overhead_bytes;
         Ticket {
@@ -231,7 +258,7 @@ impl Router {
         match fate {
             Ok(mac) => {
                 memory.frame_mut(place)[..6].copy_from_slice(&mac);
-                self.fabric.enqueue(now, (input, output), held.ticket, &mut GiveBack(memory));
+                self.queue(now, (input, output), held.ticket, memory);
             }
             Err(reason) => {
                 let problem =

@@ -18,7 +18,8 @@
 //!   the header         options, fragments, a checksum that is wrong, the last hop: not sound;
 //!                      IPv6                                                        no shortcut
 //!   the addresses      martians, groups, broadcasts, the router's own              no shortcut
-//!   the filters        one of its port that denies, copies or looks at flags       no shortcut
+//!   the filters        one of its port that denies, copies, looks at flags or
+//!                      hands packets to plugins; any of an output             no shortcut
 //!                      one that permits counts: credited afterwards
 //!   the way back       another port than the one that it came by (RFC 3704)        no shortcut
 //!   the route          none, one that rejects, or back to where it came from,
@@ -130,7 +131,7 @@ impl Router {
 
     /// Whether a packet for `output` leaves as it is and at once: nobody and nothing to wait for.
     fn lets_pass(&self, output: usize) -> bool {
-        self.ports[output].is_open && self.fabric.is_transparent(output)
+        self.ports[output].is_open && self.outputs.is_empty() && self.fabric.is_transparent(output)
     }
 
     /// The filter of a flow that may be forwarded unseen, as far as filters and addresses say.

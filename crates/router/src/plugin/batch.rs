@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use nilometer_wire::memory::{Memory, Place};
 
 use super::Verdict;
-use crate::header::ETHERNET_BYTES;
+use crate::header::{ETHERNET_BYTES, Header};
 
 /// Packets that one call may emit.
 pub const EMITTED_MAX: usize = 256;
@@ -89,20 +89,21 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Sends an IP packet, if it is one that can be sent and not too many are: whether it will be.
+    /// Sends an IP packet, if it is a sound one and there is room: whether it will be sent.
     pub fn emit(&mut self, packet: &[u8]) -> bool {
-        let is_whole = match packet.first().map(|first| first >> 4) {
-            Some(4) => packet.len() >= 20,
-            Some(6) => packet.len() >= 40,
-            _ => false,
+        let header = match packet.first().map(|first| first >> 4) {
+            Some(4) => Header::read_ipv4(packet).ok(),
+            Some(6) => Header::read_ipv6(packet).ok(),
+            _ => None,
         };
+        let is_sound = header.is_some_and(|header| usize::from(header.ip_bytes) == packet.len());
         let has_room = self.emitted.len() < EMITTED_MAX && packet.len() <= EMITTED_BYTES_MAX;
-        if is_whole && has_room {
+        if is_sound && has_room {
             self.emitted.push(packet.to_vec());
         } else {
             self.refused += 1;
         }
-        is_whole && has_room
+        is_sound && has_room
     }
 
     /// Writes a line for the operator; the first few of a call are kept, cut where they are long.

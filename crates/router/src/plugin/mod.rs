@@ -10,7 +10,7 @@
 //! A *class* is code: native, or a WebAssembly module that an engine runs. An *instance* is a class with a
 //! configuration and memory of its own. Filters bind flows to *chains* of instances; several flows may share
 //! an instance, and an instance may be in several chains. All this is the plugin control unit's
-//! (`control::ControlUnit`), which is a part of the pipeline and, like it, knows no clock and no device.
+//! ([`control::ControlUnit`]), which is a part of the pipeline and, like it, knows no clock and no device.
 //!
 //! # What a plugin may do
 //!
@@ -26,6 +26,7 @@
 //! packets of its flows are dropped or pass it by, as its binding says ([`OnFault`]).
 
 pub mod batch;
+pub mod control;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -34,6 +35,7 @@ use alloc::vec::Vec;
 use nilometer_wire::Time;
 
 pub use batch::{Batch, Effects, PacketFacts};
+pub use control::{ChainId, ControlError, ControlUnit};
 
 nilometer_wire::named! {
     /// What runs the code of a class.

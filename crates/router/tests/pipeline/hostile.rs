@@ -16,7 +16,7 @@ const FRAMES: u64 = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
 const BATCH: usize = 64;
 
 /// Takes what leaves every port, and what is for who runs beside; how many frames left.
-fn take(bench: &mut Bench) -> u64 {
+pub fn take(bench: &mut Bench) -> u64 {
     let mut sent = 0;
     for port in 0..PORTS {
         while let Some(place) = bench.router.transmit(bench.now, port, &mut bench.memory) {
@@ -74,7 +74,7 @@ fn a_million_hostile_frames_leave_nothing_unaccounted_for() {
     let count = |why: Discard| -> u64 {
         bench.router.ports().iter().map(|port| port.discards().of(why)).sum()
     };
-    // What this router is not set up for: filters, rejecting routes, ports that are shut, floods.
+    // What this router is not set up for: filters, plugins, rejecting routes, ports that are shut, floods.
     let others = [
         Discard::Denied,
         Discard::ReversePath,
@@ -85,6 +85,9 @@ fn a_million_hostile_frames_leave_nothing_unaccounted_for() {
         Discard::SlowPathFull,
         Discard::PuntFull,
         Discard::NoBuffer,
+        Discard::Plugin,
+        Discard::PluginFault,
+        Discard::PluginLoop,
     ];
     let is_missed = |why: &Discard| !others.contains(why) && count(*why) == 0;
     let missed: Vec<Discard> = Discard::ALL.into_iter().filter(is_missed).collect();

@@ -12,6 +12,7 @@ mod hostile;
 mod icmp_errors;
 mod options;
 mod own;
+mod plugins;
 mod recorded;
 mod reverse;
 mod shortcut;

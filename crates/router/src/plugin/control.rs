@@ -1,0 +1,423 @@
+//! The plugin control unit: which instances there are, which chains they stand in, and what each has done.
+//!
+//! It is asked by the pipeline, batch after batch, and changed between two batches: so an instance is replaced
+//! by another, of the same class or a newer one, between two packets of its flow, and none is lost by that.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use nilometer_wire::Time;
+use nilometer_wire::memory::Memory;
+
+use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, Verdict};
+use crate::discard::Discard;
+
+/// Instances that there may be.
+pub const INSTANCES_MAX: usize = 256;
+/// Instances in a chain.
+pub const CHAIN_MAX: usize = 8;
+/// Chains that there may be.
+pub const CHAINS_MAX: usize = 4_096;
+/// Lines for the operator that wait to be taken.
+const LINES_MAX: usize = 256;
+
+/// The number of a chain: what a filter names whose action is [`crate::Action::Active`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChainId(pub u16);
+
+/// What an instance has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstanceCounters {
+    /// Packets that it processed.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Of those, packets that it dropped.
+    pub dropped: u64,
+    /// Packets that it emitted.
+    pub emitted: u64,
+    /// Packets that it wanted to emit and could not: too many, too long, or not of IP.
+    pub not_emitted: u64,
+    /// Packets that were dropped because it was cut off.
+    pub fault_dropped: u64,
+    /// Packets that passed it by because it was cut off.
+    pub bypassed: u64,
+    /// Calls that failed.
+    pub faults: u64,
+}
+
+/// An instance as the operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceState {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: ClassFacts,
+    /// What becomes of its flows when it is cut off.
+    pub on_fault: OnFault,
+    /// When and why it was cut off, if it was.
+    pub fault: Option<(Time, Fault)>,
+    /// What it has done.
+    pub counters: InstanceCounters,
+    /// Its own counters.
+    pub own_counters: Vec<(String, u64)>,
+    /// Bytes of memory that it has.
+    pub memory_bytes: usize,
+    /// Chains that it stands in.
+    pub chains: usize,
+}
+
+/// Why the control unit will not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such instance.
+    #[error("there is no plugin instance {0:?}")]
+    Missing(String),
+    /// There is one already.
+    #[error("there is a plugin instance {0:?} already")]
+    Taken(String),
+    /// It stands in chains of filters.
+    #[error("the plugin instance {0:?} is bound to {1} filters; remove them first")]
+    Bound(String, usize),
+    /// There are too many.
+    #[error("there are {INSTANCES_MAX} plugin instances, and there may be no more")]
+    Instances,
+    /// There are too many.
+    #[error("there are {CHAINS_MAX} chains of plugins, and there may be no more")]
+    Chains,
+    /// A chain of no instance, or of too many.
+    #[error("a chain has one to {CHAIN_MAX} instances, not {0}")]
+    Length(usize),
+    /// It was cut off.
+    #[error("the plugin instance {0:?} was cut off: {1}")]
+    CutOff(String, Fault),
+    /// Its answer to a message is that it will not.
+    #[error("the plugin instance {0:?} answers: {1}")]
+    Answer(String, String),
+}
+
+struct Slot {
+    name: String,
+    class: ClassFacts,
+    instance: Box<dyn Instance>,
+    on_fault: OnFault,
+    fault: Option<(Time, Fault)>,
+    counters: InstanceCounters,
+}
+
+/// What became of a packet in a chain: [`None`] where it goes on.
+pub type Outcome = Option<Discard>;
+
+/// Instances, chains, and what they want done.
+#[derive(Default)]
+pub struct ControlUnit {
+    slots: Vec<Option<Slot>>,
+    /// By number; those of filters that were removed are empty.
+    chains: Vec<Vec<usize>>,
+    emitted: Vec<(u16, Vec<u8>)>,
+    lines: VecDeque<String>,
+    effects: Effects,
+    /// The earliest timer of all instances.
+    due: Option<Time>,
+}
+
+impl ControlUnit {
+    /// Enters an instance.
+    ///
+    /// # Errors
+    /// [`ControlError::Taken`] and [`ControlError::Instances`].
+    pub fn add(
+        &mut self,
+        name: &str,
+        class: ClassFacts,
+        instance: Box<dyn Instance>,
+        on_fault: OnFault,
+    ) -> Result<(), ControlError> {
+        if self.find(name).is_ok() {
+            return Err(ControlError::Taken(name.into()));
+        }
+        let free = self.slots.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.slots.len());
+        if at >= INSTANCES_MAX {
+            return Err(ControlError::Instances);
+        }
+        let (counters, name) = (InstanceCounters::default(), name.into());
+        let slot = Slot { name, class, instance, on_fault, fault: None, counters };
+        if at == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[at] = Some(slot);
+        self.look_at_timers();
+        Ok(())
+    }
+
+    /// Puts another instance in the place of one, in all its chains, and takes back the old. It begins
+    /// without the fault of the old and goes on with its counters.
+    ///
+    /// # Errors
+    /// [`ControlError::Missing`].
+    pub fn replace(
+        &mut self,
+        name: &str,
+        class: ClassFacts,
+        instance: Box<dyn Instance>,
+    ) -> Result<Box<dyn Instance>, ControlError> {
+        let at = self.find(name)?;
+        let slot = self.slot(at);
+        (slot.class, slot.fault) = (class, None);
+        let old = core::mem::replace(&mut slot.instance, instance);
+        self.look_at_timers();
+        Ok(old)
+    }
+
+    /// Takes out an instance that stands in no chain.
+    ///
+    /// # Errors
+    /// [`ControlError::Missing`] and [`ControlError::Bound`].
+    pub fn remove(&mut self, name: &str) -> Result<Box<dyn Instance>, ControlError> {
+        let at = self.find(name)?;
+        match self.chains_of(at) {
+            0 => {}
+            chains => return Err(ControlError::Bound(name.into(), chains)),
+        }
+        let slot = self.slots[at].take().expect("it was found");
+        self.look_at_timers();
+        Ok(slot.instance)
+    }
+
+    /// A chain of instances, in this order, for a filter.
+    ///
+    /// # Errors
+    /// Where there is no such instance, none is named, or too many are.
+    pub fn bind<S: AsRef<str>>(&mut self, names: &[S]) -> Result<ChainId, ControlError> {
+        if names.is_empty() || names.len() > CHAIN_MAX {
+            return Err(ControlError::Length(names.len()));
+        }
+        let chain: Result<Vec<usize>, _> =
+            names.iter().map(|name| self.find(name.as_ref())).collect();
+        let chain = chain?;
+        let free = self.chains.iter().position(Vec::is_empty);
+        let at = free.unwrap_or(self.chains.len());
+        if at >= CHAINS_MAX {
+            return Err(ControlError::Chains);
+        }
+        if at == self.chains.len() {
+            self.chains.push(Vec::new());
+        }
+        self.chains[at] = chain;
+        Ok(ChainId(at as u16))
+    }
+
+    /// The filter of a chain is no more.
+    pub fn unbind(&mut self, chain: ChainId) {
+        if let Some(chain) = self.chains.get_mut(usize::from(chain.0)) {
+            chain.clear();
+        }
+    }
+
+    /// Sends an instance a message and waits for its answer.
+    ///
+    /// # Errors
+    /// [`ControlError::Missing`], [`ControlError::CutOff`], and [`ControlError::Answer`] where it refuses.
+    pub fn message(&mut self, now: Time, name: &str, text: &str) -> Result<String, ControlError> {
+        let at = self.find(name)?;
+        if let Some((_, fault)) = &self.slot(at).fault {
+            return Err(ControlError::CutOff(name.into(), fault.clone()));
+        }
+        let mut effects = core::mem::take(&mut self.effects);
+        let answer = self.slot(at).instance.handle_message(now, text, &mut effects);
+        self.effects = effects;
+        self.settle(now, at, 0, answer.as_ref().err().cloned());
+        self.look_at_timers();
+        match answer {
+            Ok(answer) => answer.map_err(|why| ControlError::Answer(name.into(), why)),
+            Err(fault) => Err(ControlError::CutOff(name.into(), fault)),
+        }
+    }
+
+    /// Every instance, by number.
+    pub fn states(&self) -> impl Iterator<Item = InstanceState> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(at, slot)| slot.as_ref().map(|slot| (at, slot))).map(|(at, slot)| {
+            InstanceState {
+                name: slot.name.clone(),
+                class: slot.class.clone(),
+                on_fault: slot.on_fault,
+                fault: slot.fault.clone(),
+                counters: slot.counters,
+                own_counters: slot.instance.counters(),
+                memory_bytes: slot.instance.memory_bytes(),
+                chains: self.chains_of(at),
+            }
+        })
+    }
+
+    /// Lines for the operator: what instances log, and which were cut off.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        self.lines.drain(..).collect()
+    }
+
+    /// Packets that were emitted, with the port for which they count.
+    pub(crate) fn take_emitted(&mut self) -> Vec<(u16, Vec<u8>)> {
+        core::mem::take(&mut self.emitted)
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn has_emitted(&self) -> bool {
+        !self.emitted.is_empty()
+    }
+
+    /// When an instance wants the time.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Serves the instances whose timers are due.
+    pub(crate) fn handle_timeouts(&mut self, now: Time) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let Some(slot) = &mut self.slots[at] else { continue };
+            let is_due = slot.instance.poll_timeout().is_some_and(|due| due <= now);
+            if slot.fault.is_none() && is_due {
+                let mut effects = core::mem::take(&mut self.effects);
+                let failed = slot.instance.handle_timeout(now, &mut effects).err();
+                self.effects = effects;
+                self.settle(now, at, 0, failed);
+            }
+        }
+        self.look_at_timers();
+    }
+
+    /// Hands packets of one batch to a chain, one instance after the other; `outcomes` gets what became of each.
+    pub(crate) fn process<M: Memory>(
+        &mut self,
+        now: Time,
+        chain: ChainId,
+        packets: &[PacketFacts],
+        outcomes: &mut Vec<Outcome>,
+        memory: &mut M,
+    ) {
+        outcomes.clear();
+        outcomes.resize(packets.len(), None);
+        // (One that was removed with its filter has no instances, and nobody names it.)
+        let instances = self.chains.get(usize::from(chain.0)).cloned().unwrap_or_default();
+        if let [only] = instances[..] {
+            let all: Vec<usize> = (0..packets.len()).collect();
+            self.process_by(now, only, (packets, &all), outcomes, memory);
+        } else {
+            for at in instances {
+                let left: Vec<usize> =
+                    (0..packets.len()).filter(|at| outcomes[*at].is_none()).collect();
+                let some: Vec<PacketFacts> = left.iter().map(|at| packets[*at]).collect();
+                self.process_by(now, at, (&some, &left), outcomes, memory);
+            }
+        }
+        self.look_at_timers();
+    }
+
+    /// Hands packets to one instance; each has its place among `outcomes`.
+    fn process_by<M: Memory>(
+        &mut self,
+        now: Time,
+        at: usize,
+        (packets, places): (&[PacketFacts], &[usize]),
+        outcomes: &mut [Outcome],
+        memory: &mut M,
+    ) {
+        if packets.is_empty() {
+            return;
+        }
+        let mut verdicts = alloc::vec![Verdict::Forward; packets.len()];
+        let mut effects = core::mem::take(&mut self.effects);
+        let slot = self.slot(at);
+        let mut failed = None;
+        if slot.fault.is_none() {
+            let mut batch = Batch::new(packets, &mut verdicts, memory);
+            failed = slot.instance.process(now, &mut batch, &mut effects).err();
+        }
+        let is_cut_off = slot.fault.is_some() || failed.is_some();
+        let many = packets.len() as u64;
+        let dropped = match (is_cut_off, slot.on_fault) {
+            (true, OnFault::Bypass) => {
+                slot.counters.bypassed += many;
+                verdicts.fill(Verdict::Forward);
+                Discard::PluginFault
+            }
+            (true, OnFault::Drop) => {
+                slot.counters.fault_dropped += many;
+                verdicts.fill(Verdict::Drop);
+                Discard::PluginFault
+            }
+            (false, _) => {
+                slot.counters.packets += many;
+                slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
+                let dropped = verdicts.iter().filter(|it| **it == Verdict::Drop).count();
+                slot.counters.dropped += dropped as u64;
+                Discard::Plugin
+            }
+        };
+        for (verdict, place) in verdicts.iter().zip(places) {
+            outcomes[*place] = (*verdict == Verdict::Drop).then_some(dropped);
+        }
+        self.effects = effects;
+        self.settle(now, at, packets[0].input, failed);
+    }
+
+    /// After a call of an instance: what it wants done is, unless it failed; then it is cut off.
+    fn settle(&mut self, now: Time, at: usize, port: u16, failed: Option<Fault>) {
+        let ControlUnit { slots, effects, emitted, lines, .. } = self;
+        let slot = slots[at].as_mut().expect("it was called");
+        let mut say = |line: String| {
+            if lines.len() < LINES_MAX {
+                lines.push_back(line);
+            }
+        };
+        match failed {
+            None => {
+                for line in effects.take_lines() {
+                    say(alloc::format!("plugin {}: {line}", slot.name));
+                }
+                let some = effects.take_emitted();
+                slot.counters.emitted += some.len() as u64;
+                slot.counters.not_emitted += effects.refused();
+                emitted.extend(some.into_iter().map(|packet| (port, packet)));
+            }
+            Some(fault) => {
+                let then = match slot.on_fault {
+                    OnFault::Drop => "its packets are dropped",
+                    OnFault::Bypass => "its packets pass it by",
+                };
+                let why = fault.to_string();
+                say(alloc::format!("plugin {} was cut off: {why}; {then}", slot.name));
+                slot.counters.faults += 1;
+                slot.fault = Some((now, fault));
+            }
+        }
+        effects.clear();
+    }
+
+    fn look_at_timers(&mut self) {
+        let running = self.slots.iter().flatten().filter(|slot| slot.fault.is_none());
+        self.due = running.filter_map(|slot| slot.instance.poll_timeout()).min();
+    }
+
+    fn chains_of(&self, at: usize) -> usize {
+        self.chains.iter().filter(|chain| chain.contains(&at)).count()
+    }
+
+    fn find(&self, name: &str) -> Result<usize, ControlError> {
+        let is_it = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| slot.name == name);
+        self.slots.iter().position(is_it).ok_or_else(|| ControlError::Missing(name.into()))
+    }
+
+    /// # Panics
+    /// When there is none of this number.
+    fn slot(&mut self, at: usize) -> &mut Slot {
+        self.slots[at].as_mut().expect("chains name instances that are there")
+    }
+}
