@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::config::{PORTS_MAX, RouteSection, RouterConfig};
 use super::pace::{checked_burst, checked_delay};
+use super::plugins;
 use super::shares::shares;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::spinning::SPIN_MAX;
@@ -51,6 +52,7 @@ impl RouterConfig {
         );
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
+        plugins::check(self)?;
         shares(self).map(|_| ())
     }
 }

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nilometer_router::Engine;
 use nilometer_router::classifier::Inputs;
 use nilometer_router::pipeline::port::PortPlan;
@@ -21,8 +21,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 pub use super::address::AddressSection;
-use super::filter::{ClassifierName, FilterSection};
+use super::filter::{ClassifierName, FilterSection, Side};
 use super::multicast::MulticastSection;
+use super::plugins::PluginSection;
 use super::rfc1812::Rfc1812Section;
 
 /// A ROUTER.toml with every key.
@@ -66,6 +67,9 @@ pub struct RouterConfig {
     /// Filters; the first that matches counts.
     #[serde(rename = "filter")]
     pub filters: Vec<FilterSection>,
+    /// Plugin instances, which filters name.
+    #[serde(rename = "plugin", skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<PluginSection>,
 }
 
 /// `[memory]`.
@@ -376,16 +380,26 @@ impl RouterConfig {
         found.ok_or_else(|| anyhow::anyhow!("no [[port]] has the interface {interface}"))
     }
 
-    /// The ports whose packets `filter` is for, as this router numbers them.
+    /// The side on which `filter` stands and the ports that it is for, as this router numbers them.
     ///
     /// # Errors
-    /// Where one has no `[[port]]`, or none is named.
-    pub fn inputs_of(&self, filter: &FilterSection) -> Result<Inputs> {
-        let Some(names) = &filter.inputs else { return Ok(Inputs::ANY) };
-        let numbers = names.iter().map(|name| self.port_named(name));
-        let numbers = numbers.collect::<Result<Vec<usize>>>().context("filter.inputs")?;
-        Inputs::of(numbers)
-            .context("filter.inputs names no port; leave it out for the packets of every port")
+    /// Where one has no `[[port]]`, none is named, or both sides are.
+    pub fn side_of(&self, filter: &FilterSection) -> Result<Side> {
+        let ports = |names: &[String], key| {
+            let numbers = names.iter().map(|name| self.port_named(name));
+            let numbers = numbers.collect::<Result<Vec<usize>>>().context(key)?;
+            Inputs::of(numbers).with_context(|| {
+                format!("{key} names no port; leave it out for the packets of every port")
+            })
+        };
+        match (&filter.inputs, &filter.outputs) {
+            (None, None) => Ok(Side::Input(Inputs::ANY)),
+            (Some(names), None) => ports(names, "filter.inputs").map(Side::Input),
+            (None, Some(names)) => ports(names, "filter.outputs").map(Side::Output),
+            (Some(_), Some(_)) => {
+                bail!("filter: give inputs or outputs; a packet meets filters of each side in turn")
+            }
+        }
     }
 }
 

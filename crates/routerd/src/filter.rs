@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use nilometer_router::classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
-    Ports, Rule,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Inputs,
+    Octet, Ports, Rule,
 };
+use nilometer_router::plugin::ChainId;
+use nilometer_router::plugin::control::CHAIN_MAX;
 use nilometer_router::prefix::{Address, Malformed, Prefix};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -23,6 +25,12 @@ pub struct FilterSection {
     /// The ports by which its packets come, by their interfaces; every port where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Vec<String>>,
+    /// The ports by which its packets leave, in place of `inputs`: the filter stands on the output side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<String>>,
+    /// The plugin instances that process its packets, in this order, where the action is `active`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
     /// Source addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -51,7 +59,7 @@ pub struct FilterSection {
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
 nilometer_wire::named! {
-    /// What becomes of a packet. (`reserved` and `active` are refused, as they are not yet there.)
+    /// What becomes of a packet. (`reserved` is refused, as it is not yet there.)
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ActionName {
@@ -60,7 +68,18 @@ nilometer_wire::named! {
         /// It is forwarded as its route says.
         #[default]
         Permit = "permit",
+        /// Plugins process it; then it is forwarded, unless one of them drops it.
+        Active = "active",
     }
+}
+
+/// Where a filter stands, and for which ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Packets that come by these ports meet it.
+    Input(Inputs),
+    /// Packets that leave by these ports meet it.
+    Output(Inputs),
 }
 
 impl<'de> Deserialize<'de> for ActionName {
@@ -72,11 +91,8 @@ impl<'de> Deserialize<'de> for ActionName {
                 "the action `reserved` is not yet there, as there are no reservations; give \
                  `permit`, and the port a queue that shares its link among flows",
             )),
-            "active" => Err(D::Error::custom(
-                "the action `active` is not yet there, as there are no plugins; give `permit`, and \
-                 `copy` where a program is to see the packets",
-            )),
-            other => Err(D::Error::unknown_variant(other, &["deny", "permit"])),
+            "active" => Ok(ActionName::Active),
+            other => Err(D::Error::unknown_variant(other, &["deny", "permit", "active"])),
         }
     }
 }
@@ -125,11 +141,22 @@ impl ClassifierName {
 const FLAGS: &str = "FSRPAUEC";
 
 impl FilterSection {
-    /// Its rule for IPv4 and its rule for IPv6, of which one at least is there.
+    /// Its rule for IPv4 and its rule for IPv6, of which one at least is there. An active one has the chain 0 until
+    /// it is entered.
     ///
     /// # Errors
     /// The first field that cannot be, by its name.
     pub fn rules(&self) -> Result<Rules> {
+        match (self.action, self.plugins.len()) {
+            (ActionName::Active, 0) => {
+                bail!("filter.plugins: the action `active` needs the names of plugins")
+            }
+            (ActionName::Active, 1..=CHAIN_MAX) | (_, 0) => {}
+            (ActionName::Active, many) => {
+                bail!("filter.plugins: there are {many} in a row, and {CHAIN_MAX} are the most")
+            }
+            _ => bail!("filter.plugins: they go with the action `active`"),
+        }
         let family = |text: &Option<String>| text.as_ref().map(|text| text.contains(':'));
         let (source, destination) = (family(&self.source), family(&self.destination));
         if let (Some(one), Some(other)) = (source, destination) {
@@ -149,6 +176,7 @@ impl FilterSection {
         let action = match self.action {
             ActionName::Deny => Action::Deny,
             ActionName::Permit => Action::Permit,
+            ActionName::Active => Action::Active(ChainId(0)),
         };
         let mut rule = Rule::any(self.priority, action);
         prefix("source", &self.source, &mut rule.source)?;
@@ -297,9 +325,9 @@ mod tests {
         let inputs = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             let filter = FilterSection { inputs: Some(names), ..FilterSection::default() };
-            config.inputs_of(&filter).map_err(|why| format!("{why:#}"))
+            config.side_of(&filter).map_err(|why| format!("{why:#}"))
         };
-        assert_eq!(config.inputs_of(&FilterSection::default()).ok(), Some(Inputs::ANY));
+        assert_eq!(config.side_of(&FilterSection::default()).ok(), Some(Side::Input(Inputs::ANY)));
         assert_eq!(inputs(&["b"]).ok(), Inputs::of([1]));
         assert_eq!(inputs(&["b", "a", "b"]).ok(), Inputs::of([0, 1]));
         let unknown = "filter.inputs: no [[port]] has the interface c";

@@ -16,6 +16,7 @@ pub mod latest;
 pub mod machine;
 pub mod multicast;
 pub mod pace;
+pub mod plugins;
 pub mod queue_size;
 pub mod recording;
 pub mod rfc1812;

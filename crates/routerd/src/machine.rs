@@ -11,7 +11,7 @@ use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
-use nilometer_router::classifier::{Inputs, Refused, RuleId};
+use nilometer_router::classifier::{Action, Rule, RuleId};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::memory::Ticket;
 use nilometer_router::neighbour::Given;
@@ -22,7 +22,8 @@ use nilometer_sim::queueing::{Place as QueuePlace, QueueSpec};
 use nilometer_wire::{Rate, Time};
 
 use super::config::{FabricSection, PortSection, Queueing, RouterConfig};
-use super::filter::Rules;
+use super::filter::{Rules, Side};
+use super::plugins;
 use super::queue_size::sized;
 use super::rib_thread::Readers;
 use super::routes::{Routes, check_link_local, entered};
@@ -89,6 +90,7 @@ pub(super) fn machine(
         filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
     };
     let mut router = router(config, plans, tables)?;
+    plugins::enter(&mut router, config)?;
     filter(&mut router, config)?;
     introduce(&mut router, config, None)?;
     Ok(router)
@@ -214,9 +216,9 @@ pub(super) fn local_mac(number: usize) -> [u8; 6] {
 fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     for (number, filter) in config.filters.iter().enumerate() {
         let rules = filter.rules().with_context(|| format!("filter {number}"))?;
-        let inputs = config.inputs_of(filter).with_context(|| format!("filter {number}"))?;
-        let entered = enter_filter(router.tables_mut(), number as u32, inputs, rules);
-        entered.map_err(|why| anyhow!("filter {number}: {why}"))?;
+        let side = config.side_of(filter).with_context(|| format!("filter {number}"))?;
+        let entered = enter_filter(router, number as u32, (side, &filter.plugins), rules);
+        entered.with_context(|| format!("filter {number}"))?;
     }
     let tables = router.tables_mut();
     tables.filters4.settle();
@@ -224,20 +226,56 @@ fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     Ok(())
 }
 
-/// Enters a filter's rules for both families under one number: both, or none.
+/// Enters a filter's rules for both families under one number, with a chain of the plugins that it names: all, or
+/// nothing.
 ///
 /// # Errors
-/// [`Refused`].
+/// When there is no such plugin, or no room.
 pub fn enter_filter(
-    tables: &mut Tables,
+    router: &mut Router,
     number: u32,
-    inputs: Inputs,
-    (four, six): Rules,
-) -> Result<(), Refused> {
+    (side, plugins): (Side, &[String]),
+    (mut four, mut six): Rules,
+) -> Result<()> {
     let id = RuleId(number);
-    four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))?;
-    let six = six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
-    six.inspect_err(|_| _ = tables.filters4.remove(id))
+    let chain = match plugins {
+        [] => None,
+        plugins => Some(router.plugins_mut().bind(plugins)?),
+    };
+    if let Some(chain) = chain {
+        four = four.map(|rule| Rule { action: Action::Active(chain), ..rule });
+        six = six.map(|rule| Rule { action: Action::Active(chain), ..rule });
+    }
+    let entered = match side {
+        Side::Output(ports) => router.output_filters_mut().insert(id, ports, (four, six)),
+        Side::Input(ports) => {
+            let tables = router.tables_mut();
+            let four = four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, ports, rule));
+            let mut six = || six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, ports, rule));
+            four.and_then(|()| six().inspect_err(|_| _ = tables.filters4.remove(id)))
+        }
+    };
+    entered.map_err(|why| {
+        chain.into_iter().for_each(|chain| router.plugins_mut().unbind(chain));
+        anyhow!("{why}")
+    })
+}
+
+/// Takes a filter out, and its chain with it.
+pub fn remove_filter(router: &mut Router, number: u32) {
+    let id = RuleId(number);
+    let tables = router.tables_mut();
+    let mut actions: Vec<Action> = Vec::new();
+    actions.extend(tables.filters4.remove(id).map(|rule| rule.action));
+    actions.extend(tables.filters6.remove(id).map(|rule| rule.action));
+    let outputs = router.output_filters_mut();
+    actions.extend(outputs.filters4.remove(id).map(|rule| rule.action));
+    actions.extend(outputs.filters6.remove(id).map(|rule| rule.action));
+    for action in actions {
+        if let Action::Active(chain) = action {
+            router.plugins_mut().unbind(chain);
+        }
+    }
 }
 
 /// Enters the neighbours that are given by hand, all or those of one port.

@@ -254,6 +254,12 @@ impl ControlUnit {
         })
     }
 
+    /// Whether there are lines for the operator.
+    #[inline]
+    pub fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
     /// Lines for the operator: what instances log, and which were cut off.
     pub fn take_lines(&mut self) -> Vec<String> {
         self.lines.drain(..).collect()

@@ -11,7 +11,7 @@ use super::command_channel::{CommandChannel, InForce};
 use super::look::{no_port, shown_rate};
 use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::config::{PortSection, RouterConfig};
-use crate::filter::ClassifierName;
+use crate::filter::{ClassifierName, Side};
 use crate::machine::{PortPlace, fabric};
 use crate::pace::Pace;
 use crate::queue_size::{self, sized};
@@ -193,7 +193,8 @@ impl CommandChannel {
         let (mut fours, mut sixes) = (Vec::new(), Vec::new());
         for (&id, filter) in &in_force.filters {
             let (four, six) = filter.rules().map_err(Refused::conflict)?;
-            let inputs = in_force.config.inputs_of(filter).map_err(Refused::conflict)?;
+            let side = in_force.config.side_of(filter).map_err(Refused::conflict)?;
+            let Side::Input(inputs) = side else { continue };
             fours.extend(four.map(|rule| (RuleId(id), inputs, rule)));
             sixes.extend(six.map(|rule| (RuleId(id), inputs, rule)));
         }

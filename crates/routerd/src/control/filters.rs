@@ -6,7 +6,7 @@ use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::view::{FilterView, FiltersView, Made};
 use crate::filter::FilterSection;
-use crate::machine::enter_filter;
+use crate::machine::{enter_filter, remove_filter};
 use crate::recording::Command;
 use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::Router;
@@ -28,12 +28,13 @@ impl CommandChannel {
         let more = usize::from(next.is_some()) + rest.count();
         let ids: Vec<RuleId> = some.iter().map(|(id, _)| RuleId(**id)).collect();
         let met = self.ask(move |driver| {
-            let tables = driver.router().tables();
+            let (tables, outputs) = (driver.router().tables(), driver.router().output_filters());
             let met = |id: &RuleId| {
-                let four = tables.filters4.get(*id).map(|(_, filter)| filter);
-                let six = tables.filters6.get(*id).map(|(_, filter)| filter);
-                let both = [four, six].into_iter().flatten();
-                both.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
+                let fours = [&tables.filters4, &outputs.filters4].map(|some| some.get(*id));
+                let sixes = [&tables.filters6, &outputs.filters6].map(|some| some.get(*id));
+                let fours = fours.into_iter().flatten().map(|(_, filter)| filter);
+                let all = fours.chain(sixes.into_iter().flatten().map(|(_, filter)| filter));
+                all.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
             };
             ids.iter().map(met).collect::<Vec<(u64, u64)>>()
         })?;
@@ -53,11 +54,13 @@ impl CommandChannel {
     /// 400 for a filter that cannot be, 409 where there is no room.
     pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
         let rules = filter.rules().map_err(Refused::bad)?;
-        for asked in filter.inputs.iter_mut().flatten() {
+        let ports = filter.inputs.iter_mut().chain(&mut filter.outputs);
+        for asked in ports.flatten() {
             *asked = self.interface(asked)?;
         }
         let mut in_force = self.change();
-        let inputs = in_force.config.inputs_of(&filter).map_err(Refused::bad)?;
+        let side = in_force.config.side_of(&filter).map_err(Refused::bad)?;
+        let plugins = filter.plugins.clone();
         let room = in_force.config.tables.filters;
         let last = in_force.filters.keys().next_back().map_or(0, |last| last + 1);
         let free = || (0..room).find(|id| !in_force.filters.contains_key(id));
@@ -70,7 +73,7 @@ impl CommandChannel {
         let done = self.ask(move |driver| {
             let mut done = Ok(());
             let enter = |_: Time, router: &mut Router, _: &mut dyn Memory| {
-                done = enter_filter(router.tables_mut(), number, inputs, rules);
+                done = enter_filter(router, number, (side, &plugins), rules);
             };
             driver.change(|| command, enter).map_err(Refused::unavailable)?;
             done.map_err(Refused::conflict)
@@ -91,14 +94,7 @@ impl CommandChannel {
             return Err(Refused::missing(format!("there is no filter {id}")));
         }
         let done = self.ask(move |driver| {
-            driver.change(
-                || Command::RemoveFilter { id },
-                |_, router, _| {
-                    let tables = router.tables_mut();
-                    tables.filters4.remove(RuleId(id));
-                    tables.filters6.remove(RuleId(id));
-                },
-            )
+            driver.change(|| Command::RemoveFilter { id }, |_, router, _| remove_filter(router, id))
         })?;
         done.map_err(Refused::unavailable)?;
         in_force.filters.remove(&id);

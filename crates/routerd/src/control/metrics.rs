@@ -13,6 +13,7 @@ use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::crowd::{Crowds, Ended};
 use super::look::used_queues;
+use super::plugins::PluginView;
 use super::view::{FilterView, QueueView, SourceView};
 use crate::rib_thread::RibStatus;
 use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, ROUTER_TOTALS, Tally, tally};
@@ -86,6 +87,7 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
     ports(&mut page, &tally.ports);
     waiting(&mut page, &tally.ports, &queues);
     met(&mut page, &filters);
+    plugins(&mut page, &commands.plugins()?.plugins);
     routes(&mut page, &status, &sources);
     changes(&mut page, &status);
     connections(&mut page, &commands.crowds);
@@ -156,6 +158,36 @@ fn met(page: &mut Page, filters: &[FilterView]) {
     page.counter("filter_packets_total", "Packets that a filter decided.", packets);
     let bytes = all().map(|(id, filter)| (id, filter.bytes));
     page.counter("filter_bytes_total", "Their bytes, from the IP header on.", bytes);
+}
+
+fn plugins(page: &mut Page, plugins: &[PluginView]) {
+    type Count = fn(&PluginView) -> u64;
+    let counts: [(&str, &str, Count); 8] = [
+        ("packets", "Packets that a plugin instance processed.", |it| it.packets),
+        ("bytes", "Their bytes, from the IP header on.", |it| it.bytes),
+        ("dropped", "Packets that it dropped.", |it| it.dropped),
+        ("emitted", "Packets that it emitted.", |it| it.emitted),
+        ("not_emitted", "Packets that it could not emit.", |it| it.not_emitted),
+        ("fault_dropped", "Packets dropped since it was cut off.", |it| it.fault_dropped),
+        ("bypassed", "Packets that passed it by since it was cut off.", |it| it.bypassed),
+        ("faults", "Calls that failed.", |it| it.faults),
+    ];
+    for (name, help, count) in counts {
+        let lines = plugins
+            .iter()
+            .map(|it| ([("plugin", it.name.as_str()), ("class", it.class.as_str())], count(it)));
+        page.counter(&format!("plugin_{name}_total"), help, lines);
+    }
+    let up =
+        plugins.iter().map(|it| ([("plugin", it.name.as_str())], u8::from(it.fault.is_none())));
+    page.gauge("plugin_up", "Whether it has not been cut off.", up);
+    let memory = plugins.iter().map(|it| ([("plugin", it.name.as_str())], it.memory_bytes));
+    page.gauge("plugin_memory_bytes", "Bytes of memory that it has.", memory);
+    let own = plugins.iter().flat_map(|it| {
+        let labels = |counter| [("plugin", it.name.as_str()), ("counter", counter)];
+        it.counters.iter().map(move |(counter, count)| (labels(counter.as_str()), *count))
+    });
+    page.counter("plugin_own_total", "What plugins count themselves.", own);
 }
 
 /// How many routes there are, and what they take.

@@ -25,6 +25,7 @@ mod look;
 pub mod messages;
 pub mod metrics;
 pub mod peer;
+pub mod plugins;
 mod routing;
 pub mod serve;
 pub mod simulated;

@@ -348,6 +348,7 @@ impl Driver {
             watch.turn(self.came);
         }
         self.advance_pipeline(now);
+        self.report_plugins();
         if let Some(stress) = &mut self.stress {
             moved |= stress.turn(now, &mut self.router, &mut self.memory);
         }
@@ -366,6 +367,15 @@ impl Driver {
             grants.turn(turn, &mut self.memory);
         }
         moved
+    }
+
+    /// What plugins log, and which were cut off.
+    fn report_plugins(&mut self) {
+        if self.router.plugins().has_lines() {
+            for line in self.router.plugins_mut().take_lines() {
+                self.say(Level::Warning, line);
+            }
+        }
     }
 
     /// Something has changed that shortcuts rest on.

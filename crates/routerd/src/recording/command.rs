@@ -1,7 +1,6 @@
 //! Changes of a router's settings, as data.
 
 use anyhow::{Result, ensure};
-use nilometer_router::classifier::RuleId;
 use nilometer_router::memory::{GiveBack, Memory};
 use nilometer_router::pipeline::Router;
 use nilometer_sim::queueing::QueueSpec;
@@ -10,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{FabricSection, RouterConfig};
 use crate::filter::FilterSection;
-use crate::machine::{PortPlace, enter_filter, fabric};
+use crate::machine::{PortPlace, enter_filter, fabric, remove_filter};
 use crate::pace::Pace;
+use crate::plugins::PluginSection;
 
 /// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
 /// same.
@@ -52,6 +52,22 @@ pub enum Command {
         /// Its number.
         id: u32,
     },
+    /// A plugin instance is entered.
+    AddPlugin(Box<PluginSection>),
+    /// Another plugin instance takes the place of one of its name.
+    ReplacePlugin(Box<PluginSection>),
+    /// A plugin instance is taken out.
+    RemovePlugin {
+        /// Its name.
+        name: String,
+    },
+    /// A plugin instance gets a message.
+    MessagePlugin {
+        /// Its name.
+        name: String,
+        /// The message.
+        message: String,
+    },
     /// A link comes or goes.
     Link {
         /// The port.
@@ -77,7 +93,7 @@ impl Command {
             Command::Pace { port, .. }
             | Command::Queue { port, .. }
             | Command::Link { port, .. } => Some(*port),
-            Command::Fabric(_) | Command::AddFilter { .. } | Command::RemoveFilter { .. } => None,
+            _ => None,
         }
     }
 
@@ -119,13 +135,27 @@ impl Command {
                 let _ = fabric.set_queueing(now, plan.shape, plan.variant, drops);
             }
             Command::AddFilter { id, filter } => {
-                let (rules, inputs) = (filter.rules()?, config.inputs_of(filter)?);
-                let _ = enter_filter(router.tables_mut(), *id, inputs, rules);
+                let (rules, side) = (filter.rules()?, config.side_of(filter)?);
+                let _ = enter_filter(router, *id, (side, &filter.plugins), rules);
             }
             Command::RemoveFilter { id } => {
-                let tables = router.tables_mut();
-                tables.filters4.remove(RuleId(*id));
-                tables.filters6.remove(RuleId(*id));
+                remove_filter(router, *id);
+            }
+            Command::AddPlugin(section) => {
+                let new = section.make(config.seed)?;
+                let on_fault = section.on_fault.into();
+                let plugins = router.plugins_mut();
+                let _ = plugins.add(&section.name, new.class, new.instance, on_fault);
+            }
+            Command::ReplacePlugin(section) => {
+                let new = section.make(config.seed)?;
+                let _ = router.plugins_mut().replace(&section.name, new.class, new.instance);
+            }
+            Command::RemovePlugin { name } => {
+                let _ = router.plugins_mut().remove(name);
+            }
+            Command::MessagePlugin { name, message } => {
+                let _ = router.plugins_mut().message(now, name, message);
             }
             Command::Link { port, is_up } => {
                 // A port that nobody has plugged in has no link to tell of.

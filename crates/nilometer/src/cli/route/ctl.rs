@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::plugins::PluginCommand;
 use super::question::{Question, given, object, plain_or_text};
 use super::tables::{FilterCommand, RouteCommand};
 use super::{shown, watch};
@@ -67,6 +68,11 @@ enum CtlCommand {
     Filters {
         #[command(subcommand)]
         command: FilterCommand,
+    },
+    /// Plugin instances: list, add, replace, bind, message, del.
+    Plugin {
+        #[command(subcommand)]
+        command: PluginCommand,
     },
     /// Routes: list, add, del, lookup.
     Routes {
@@ -240,6 +246,7 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Neighbours => Ok(Question::get("/v1/neighbours", shown::neighbours)),
         CtlCommand::Filters { command } => command.question(),
         CtlCommand::Routes { command } => command.question(),
+        CtlCommand::Plugin { command } => command.question(),
         CtlCommand::Stress { command } => stress(command),
         CtlCommand::SetRate { port, rate, burst_bytes } => {
             let rate = Some(rate).filter(|rate| *rate != "none");

@@ -41,6 +41,11 @@ fn next_hop(way: &Value) -> String {
 pub fn filter_rows(item: &Value) -> Vec<Vec<String>> {
     let filter = &item["filter"];
     let mut action = cell(&filter["action"]);
+    let plugins: Vec<&str> =
+        filter["plugins"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !plugins.is_empty() {
+        action += &format!(": {}", plugins.join(", "));
+    }
     if filter["copy"] == true {
         action += ", copy";
     }
@@ -72,9 +77,12 @@ fn matches(filter: &Value) -> String {
         }
         Some(name) => name.to_owned(),
     };
-    let inputs: Vec<&str> =
-        filter["inputs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let on = if inputs.is_empty() { String::new() } else { format!(" on {}", inputs.join(",")) };
+    let ports = |key: &str, word: &str| {
+        let names = filter[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let names: Vec<&str> = names.collect();
+        if names.is_empty() { String::new() } else { format!(" {word} {}", names.join(",")) }
+    };
+    let on = ports("inputs", "on") + &ports("outputs", "out of");
     let mut text = format!(
         "{protocol}{on} from {} to {}",
         side("source", "source_ports"),
@@ -138,6 +146,10 @@ mod tests {
             line(one),
             "3 | 5 | tcp on p0,p1 from 198.18.0.0/16 to any port 80-90 flags S,!A | deny | 7 | 700"
         );
+        let active = json!({"action": "active", "outputs": ["p1"], "priority": 0,
+            "plugins": ["nat", "limit"]});
+        let expected = "3 | 0 | any out of p1 from any to any | active: nat, limit | 7 | 700";
+        assert_eq!(line(active), expected);
         let number = json!({"action": "deny", "priority": 0, "protocol": "47"});
         assert_eq!(line(number), "3 | 0 | protocol 47 from any to any | deny | 7 | 700");
     }

@@ -9,6 +9,7 @@ pub mod bench;
 pub mod ctl;
 mod list;
 mod listed;
+mod plugins;
 mod question;
 pub mod replay;
 pub mod run;

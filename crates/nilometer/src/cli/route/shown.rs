@@ -20,7 +20,7 @@ pub fn cell(value: &Value) -> String {
 }
 
 /// Rows under headings.
-fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+pub fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     lines(Some(headings), rows, &mut Vec::new())
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::list::{Extent, List};
 use super::question::{Question, given, object};
@@ -23,7 +23,8 @@ pub enum FilterCommand {
     },
     /// Enter one.
     Add {
-        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23.
+        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23; outputs=p1
+        /// for what leaves by a port.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
@@ -82,6 +83,23 @@ pub struct RouteListArgs {
     extent: Extent,
 }
 
+/// A `[[filter]]` of keys and values.
+///
+/// # Errors
+/// When one is no `KEY=VALUE`, or is given twice.
+pub fn filter(keys: &[String]) -> Result<Value> {
+    // Ports and protocols are texts even where they are numbers.
+    const TEXTS: [&str; 4] = ["source_ports", "destination_ports", "protocol", "flags"];
+    const LISTS: [&str; 3] = ["inputs", "outputs", "plugins"];
+    let mut body = object(keys, &[&TEXTS[..], &LISTS[..]].concat())?;
+    for key in LISTS {
+        if let Some(list) = body.get_mut(key) {
+            *list = list.as_str().unwrap_or_default().split(',').collect();
+        }
+    }
+    Ok(body)
+}
+
 impl FilterCommand {
     /// What it asks the router.
     ///
@@ -91,13 +109,7 @@ impl FilterCommand {
         Ok(match self {
             FilterCommand::List { .. } => bail!("answered before"),
             FilterCommand::Add { keys } => {
-                // Ports and protocols are texts even where they are numbers.
-                let texts = ["source_ports", "destination_ports", "protocol", "inputs"];
-                let mut body = object(keys, &texts)?;
-                if let Some(inputs) = body.get_mut("inputs") {
-                    *inputs = inputs.as_str().unwrap_or_default().split(',').collect();
-                }
-                let body = Some(body);
+                let body = Some(filter(keys)?);
                 let added = Question::change(Method::POST, "/v1/filters", body);
                 Question { show: shown::made, ..added }
             }

@@ -1,0 +1,143 @@
+//! `nilometer route ctl plugin`: the plugin instances of a running router.
+
+use anyhow::Result;
+use clap::Subcommand;
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::question::{Question, given};
+use super::shown;
+use nilometer_files::said::plain;
+use nilometer_routerd::control::client::encoded;
+use nilometer_routerd::plugins::FaultPolicy;
+
+/// What is asked of the plugin instances.
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// Those there are, and what they have done.
+    List,
+    /// Enter an instance of a class; it processes packets as soon as `bind` has given it some.
+    Add {
+        /// Its name.
+        name: String,
+        /// The name of a built-in or installed class, or the path of an artefact.
+        class: String,
+        /// What the class is configured with, in its own words.
+        #[arg(long, value_name = "TEXT")]
+        configuration: Option<String>,
+        /// What becomes of packets once it was cut off: drop or bypass.
+        #[arg(long, value_name = "POLICY", default_value = "drop")]
+        on_fault: String,
+    },
+    /// Put a new instance in the place of one, between two packets of its flows.
+    Replace {
+        /// Its name.
+        name: String,
+        /// Another class, or the same in its newest version; its own where absent.
+        class: Option<String>,
+        /// Another configuration.
+        #[arg(long, value_name = "TEXT")]
+        configuration: Option<String>,
+    },
+    /// Let a flow's packets be processed by instances, in this order: a filter with the action `active`.
+    Bind {
+        /// The instances, as `limit` or `nat,limit`.
+        plugins: String,
+        /// Keys of a `[[filter]]`: destination=198.18.1.0/24 protocol=udp outputs=p1.
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Send an instance a message and print its answer.
+    Message {
+        /// Its name.
+        name: String,
+        /// The message, in the words of its class.
+        message: String,
+    },
+    /// Take one out that no filter names any more (`filters del`).
+    Del {
+        /// Its name.
+        name: String,
+    },
+}
+
+const PATH: &str = "/v1/plugins";
+
+impl PluginCommand {
+    /// What it asks the router.
+    ///
+    /// # Errors
+    /// When a word is none of those that it takes.
+    pub fn question(&self) -> Result<Question> {
+        let of = |name: &String| format!("{PATH}/{}", encoded(name));
+        Ok(match self {
+            PluginCommand::List => Question::get(PATH, list),
+            PluginCommand::Add { name, class, configuration, on_fault } => {
+                let names = FaultPolicy::ALL.map(FaultPolicy::name).join(" or ");
+                let is_known = FaultPolicy::from_name(on_fault).is_some();
+                anyhow::ensure!(is_known, "--on-fault: {on_fault} is not {names}");
+                let body = json!({
+                    "name": name,
+                    "class": absolute(class)?,
+                    "configuration": configuration.clone().unwrap_or_default(),
+                    "on_fault": on_fault,
+                });
+                Question::change(Method::POST, PATH, Some(body))
+            }
+            PluginCommand::Replace { name, class, configuration } => {
+                let class = class.as_ref().map(|class| absolute(class)).transpose()?;
+                let body = given([("class", &class), ("configuration", configuration)]);
+                Question::change(Method::PUT, of(name), Some(body))
+            }
+            PluginCommand::Bind { plugins, keys } => {
+                let names: Vec<&str> = plugins.split(',').collect();
+                let mut body = super::tables::filter(keys)?;
+                let object = body.as_object_mut().map_or(Map::new(), std::mem::take);
+                let fixed = [("action", json!("active")), ("plugins", json!(names))];
+                let fixed = fixed.map(|(key, value)| (key.to_owned(), value));
+                let body: Map<String, Value> = object.into_iter().chain(fixed).collect();
+                let added = Question::change(Method::POST, "/v1/filters", Some(body.into()));
+                Question { show: shown::made, ..added }
+            }
+            PluginCommand::Message { name, message } => {
+                let path = format!("{}/messages", of(name));
+                let sent =
+                    Question::change(Method::POST, path, Some(json!({ "message": message })));
+                Question { show: answer, ..sent }
+            }
+            PluginCommand::Del { name } => Question::change(Method::DELETE, of(name), None),
+        })
+    }
+}
+
+/// A class as the router is to read it, which has another working folder: paths are made absolute.
+fn absolute(class: &str) -> Result<String> {
+    match class.contains('/') || class.ends_with(".nmp") {
+        true => Ok(std::path::absolute(class)?.display().to_string()),
+        false => Ok(class.to_owned()),
+    }
+}
+
+fn answer(value: &Value) -> String {
+    format!("{}\n", plain(value["answer"].as_str().unwrap_or_default()))
+}
+
+fn list(value: &Value) -> String {
+    const HEADINGS: [&str; 9] = [
+        "PLUGIN", "CLASS", "ENGINE", "FILTERS", "PACKETS", "DROPPED", "EMITTED", "MEMORY", "STATE",
+    ];
+    let rows = value["plugins"].as_array().into_iter().flatten().map(|plugin| {
+        let cell = |key: &str| shown::cell(&plugin[key]);
+        let state = match plugin["fault"].as_str() {
+            Some(fault) => format!("cut off: {fault} ({})", cell("on_fault")),
+            None => "up".to_owned(),
+        };
+        let class = format!("{} {}", cell("class"), cell("version"));
+        let counts = ["filters", "packets", "dropped", "emitted", "memory_bytes"].map(cell);
+        let mut row = vec![cell("name"), class, cell("engine")];
+        row.extend(counts);
+        row.push(state);
+        row
+    });
+    shown::table(&HEADINGS, rows.collect())
+}

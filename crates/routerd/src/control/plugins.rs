@@ -1,0 +1,254 @@
+//! Plugin instances, entered, replaced, spoken to and taken out while packets pass.
+//!
+//! An instance is made here, where the request came, and only handed to the forwarding thread: to compile a class
+//! takes milliseconds, and no packet waits for that. The old one is taken apart here as well.
+
+use std::collections::BTreeMap;
+
+use nilometer_router::plugin::ControlError;
+use nilometer_router::plugin::control::InstanceState;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::answer::Refused;
+use super::command_channel::{CommandChannel, InForce};
+use crate::plugins::{FaultPolicy, NewInstance, PluginSection};
+use crate::recording::Command;
+
+/// The longest message, bytes.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// A plugin instance, and what it has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PluginView {
+    /// Its name.
+    pub name: String,
+    /// The name of its class.
+    pub class: String,
+    /// The version of its class.
+    pub version: String,
+    /// `native` or `wasm`.
+    pub engine: String,
+    /// Bytes at the beginning of a packet that it sees.
+    pub seen_bytes: u16,
+    /// What it is configured with.
+    pub configuration: String,
+    /// What becomes of packets once it was cut off.
+    pub on_fault: FaultPolicy,
+    /// Why it was cut off, if it was.
+    pub fault: Option<String>,
+    /// Filters that name it.
+    pub filters: usize,
+    /// Packets that it processed.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Of those, packets that it dropped.
+    pub dropped: u64,
+    /// Packets that it emitted.
+    pub emitted: u64,
+    /// Packets that it wanted to emit and could not.
+    pub not_emitted: u64,
+    /// Packets that were dropped because it was cut off.
+    pub fault_dropped: u64,
+    /// Packets that passed it by because it was cut off.
+    pub bypassed: u64,
+    /// Calls that failed.
+    pub faults: u64,
+    /// Bytes of memory that it has.
+    pub memory_bytes: u64,
+    /// Its own counters.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Plugin instances.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PluginsView {
+    /// All of them, in the order in which they were entered.
+    pub plugins: Vec<PluginView>,
+}
+
+/// What a plugin instance is to be from now on; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PluginBody {
+    /// Its class; with the same name, the version that is installed now.
+    pub class: Option<String>,
+    /// Its configuration.
+    pub configuration: Option<String>,
+}
+
+/// A message to a plugin instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MessageBody {
+    /// The message, in the class's own words.
+    pub message: String,
+}
+
+/// What a plugin instance answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswerView {
+    /// The answer.
+    pub answer: String,
+}
+
+impl CommandChannel {
+    /// Every plugin instance.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn plugins(&self) -> Result<PluginsView, Refused> {
+        let in_force = self.change();
+        let states = self.ask(|driver| driver.router().plugins().states().collect::<Vec<_>>())?;
+        let section = |name: &str| in_force.config.plugins.iter().find(|it| it.name == name);
+        let plugins = states.into_iter().map(|state| {
+            let section = section(&state.name).cloned().unwrap_or_default();
+            view(state, section)
+        });
+        Ok(PluginsView { plugins: plugins.collect() })
+    }
+
+    /// Enters a plugin instance, to which filters may be bound from then on.
+    ///
+    /// # Errors
+    /// 400 for a class or a configuration that cannot be, 409 where the name is taken.
+    pub fn add_plugin(&self, section: PluginSection) -> Result<String, Refused> {
+        let mut in_force = self.change();
+        let NewInstance { class, instance } =
+            section.make(in_force.config.seed).map_err(|why| Refused::bad(format!("{why:#}")))?;
+        let (name, version) = (section.name.clone(), class.version.clone());
+        let new = section.clone();
+        let done = self.ask(move |driver| {
+            let mut done = Ok(());
+            let command = Command::AddPlugin(Box::new(new.clone()));
+            let recorded = driver.change(
+                || command,
+                |_, router, _| {
+                    let plugins = router.plugins_mut();
+                    done = plugins.add(&new.name, class, instance, new.on_fault.into());
+                },
+            );
+            recorded.map_err(Refused::unavailable)?;
+            done.map_err(refused)
+        })?;
+        done?;
+        let text = format!("plugin {name}: class {} {version} is entered", section.class);
+        in_force.config.plugins.push(section);
+        Ok(self.told(text))
+    }
+
+    /// Puts a new instance in the place of one, between two packets of its flows.
+    ///
+    /// # Errors
+    /// 400 for a class or a configuration that cannot be, 404 for no such instance.
+    pub fn replace_plugin(&self, name: &str, body: PluginBody) -> Result<String, Refused> {
+        let mut in_force = self.change();
+        let seed = in_force.config.seed;
+        let old = section_of(&mut in_force, name)?;
+        let section = PluginSection {
+            class: body.class.unwrap_or_else(|| old.class.clone()),
+            configuration: body.configuration.unwrap_or_else(|| old.configuration.clone()),
+            ..old.clone()
+        };
+        let NewInstance { class, instance } =
+            section.make(seed).map_err(|why| Refused::bad(format!("{why:#}")))?;
+        let (version, new) = (class.version.clone(), section.clone());
+        let done = self.ask(move |driver| {
+            let mut done = Err(ControlError::Missing(new.name.clone()));
+            let command = Command::ReplacePlugin(Box::new(new.clone()));
+            let recorded = driver.change(
+                || command,
+                |_, router, _| done = router.plugins_mut().replace(&new.name, class, instance),
+            );
+            recorded.map_err(Refused::unavailable)?;
+            done.map_err(refused)
+        })?;
+        drop(done?);
+        let text = format!("plugin {name}: class {} {version} is in its place", section.class);
+        *section_of(&mut in_force, name)? = section;
+        Ok(self.told(text))
+    }
+
+    /// Takes a plugin instance out that no filter names any more.
+    ///
+    /// # Errors
+    /// 404 for no such instance, 409 where filters name it.
+    pub fn remove_plugin(&self, name: &str) -> Result<String, Refused> {
+        let mut in_force = self.change();
+        let instance = name.to_owned();
+        let done = self.ask(move |driver| {
+            let mut done = Err(ControlError::Missing(instance.clone()));
+            let command = Command::RemovePlugin { name: instance.clone() };
+            let recorded = driver
+                .change(|| command, |_, router, _| done = router.plugins_mut().remove(&instance));
+            recorded.map_err(Refused::unavailable)?;
+            done.map_err(refused)
+        })?;
+        drop(done?);
+        in_force.config.plugins.retain(|section| section.name != name);
+        Ok(self.told(format!("plugin {name} is taken out")))
+    }
+
+    /// Sends a plugin instance a message and waits for its answer.
+    ///
+    /// # Errors
+    /// 400 for a message that it refuses or that is too long, 404 for no such instance, 409 for one that was cut off.
+    pub fn message_plugin(&self, name: &str, body: MessageBody) -> Result<AnswerView, Refused> {
+        let MessageBody { message } = body;
+        if message.len() > MESSAGE_BYTES_MAX {
+            let why = format!("{MESSAGE_BYTES_MAX} bytes are the most of a message");
+            return Err(Refused::bad(why));
+        }
+        let name = name.to_owned();
+        let done = self.ask(move |driver| {
+            let mut done = Err(ControlError::Missing(name.clone()));
+            let command = Command::MessagePlugin { name: name.clone(), message: message.clone() };
+            let recorded = driver.change(
+                || command,
+                |now, router, _| done = router.plugins_mut().message(now, &name, &message),
+            );
+            recorded.map_err(Refused::unavailable)?;
+            done.map_err(refused)
+        })?;
+        Ok(AnswerView { answer: done? })
+    }
+}
+
+fn refused(why: ControlError) -> Refused {
+    match why {
+        ControlError::Missing(_) => Refused::missing(why),
+        ControlError::Answer(..) | ControlError::Length(_) => Refused::bad(why),
+        _ => Refused::conflict(why),
+    }
+}
+
+fn section_of<'a>(in_force: &'a mut InForce, name: &str) -> Result<&'a mut PluginSection, Refused> {
+    let found = in_force.config.plugins.iter_mut().find(|section| section.name == name);
+    found.ok_or_else(|| refused(ControlError::Missing(name.to_owned())))
+}
+
+fn view(state: InstanceState, section: PluginSection) -> PluginView {
+    let counters = state.counters;
+    PluginView {
+        name: state.name,
+        class: state.class.name,
+        version: state.class.version,
+        engine: state.class.engine.name().to_owned(),
+        seen_bytes: state.class.seen_bytes,
+        configuration: section.configuration,
+        on_fault: section.on_fault,
+        fault: state.fault.map(|(_, fault)| fault.to_string()),
+        filters: state.chains,
+        packets: counters.packets,
+        bytes: counters.bytes,
+        dropped: counters.dropped,
+        emitted: counters.emitted,
+        not_emitted: counters.not_emitted,
+        fault_dropped: counters.fault_dropped,
+        bypassed: counters.bypassed,
+        faults: counters.faults,
+        memory_bytes: state.memory_bytes as u64,
+        counters: state.own_counters.into_iter().collect(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_router::pipeline::Router;
+use nilometer_router::plugin::control::INSTANCES_MAX;
+use nilometer_router::plugin::{Class, ClassFacts, Instance, OnFault};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config::RouterConfig;
+
+/// The longest name of an instance, bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// The longest configuration, bytes.
+pub const CONFIGURATION_BYTES_MAX: usize = 16 << 10;
+
+/// `[[plugin]]`: an instance of a plugin class, to which filters with the action `active` hand packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginSection {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Its class: the name of a built-in or installed one, or the path of an artefact.
+    pub class: String,
+    /// What the class is configured with, in its own words.
+    #[serde(default)]
+    pub configuration: String,
+    /// What becomes of packets once it was cut off, because it trapped or used up its budget.
+    #[serde(default)]
+    pub on_fault: FaultPolicy,
+}
+
+nilometer_wire::named! {
+    /// What becomes of the packets of a plugin that was cut off.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum FaultPolicy {
+        /// They are dropped.
+        #[default]
+        Drop = "drop",
+        /// They go on as though it were not in the chain.
+        Bypass = "bypass",
+    }
+}
+
+impl From<FaultPolicy> for OnFault {
+    fn from(policy: FaultPolicy) -> OnFault {
+        match policy {
+            FaultPolicy::Drop => OnFault::Drop,
+            FaultPolicy::Bypass => OnFault::Bypass,
+        }
+    }
+}
+
+/// An instance that no router has yet.
+pub struct NewInstance {
+    /// What its class is.
+    pub class: ClassFacts,
+    /// The instance.
+    pub instance: Box<dyn Instance>,
+}
+
+impl PluginSection {
+    /// Holds the name and the configuration to what can be.
+    ///
+    /// # Errors
+    /// The first field that cannot be, by its name.
+    pub fn check(&self) -> Result<()> {
+        let name = &self.name;
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        ensure!(
+            !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_of_name),
+            "plugin.name: {name:?} is no name; give up to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"
+        );
+        let bytes = self.configuration.len();
+        ensure!(
+            bytes <= CONFIGURATION_BYTES_MAX,
+            "plugin {name}: its configuration has {bytes} bytes, and {CONFIGURATION_BYTES_MAX} are the most"
+        );
+        Ok(())
+    }
+
+    /// Makes the instance for a router of this seed: the same of the same description and seed.
+    ///
+    /// # Errors
+    /// When there is no such class, or it refuses the configuration.
+    pub fn make(&self, seed: u64) -> Result<NewInstance> {
+        self.check()?;
+        let name = &self.name;
+        let class = class(&self.class).with_context(|| format!("plugin {name}"))?;
+        let index = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let seed = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let instance = class.instantiate(&self.configuration, seed);
+        let instance =
+            instance.map_err(|why| anyhow!("plugin {name}: class {}: {why}", self.class))?;
+        Ok(NewInstance { class: class.facts().clone(), instance })
+    }
+}
+
+/// The class of this name: a built-in one, an installed one, or that of an artefact's path.
+///
+/// # Errors
+/// When there is none, or it may not be loaded.
+pub fn class(name: &str) -> Result<Arc<dyn Class>> {
+    Err(anyhow!("there is no plugin class {name:?}"))
+}
+
+/// Enters the instances of a configuration.
+///
+/// # Errors
+/// The first that cannot be.
+pub(super) fn enter(router: &mut Router, config: &RouterConfig) -> Result<()> {
+    for section in &config.plugins {
+        let NewInstance { class, instance } = section.make(config.seed)?;
+        let plugins = router.plugins_mut();
+        plugins.add(&section.name, class, instance, section.on_fault.into())?;
+    }
+    Ok(())
+}
+
+/// Holds the plugins of a configuration, and the filters that name them, to what can be.
+///
+/// # Errors
+/// The first that cannot be, by its name.
+pub(super) fn check(config: &RouterConfig) -> Result<()> {
+    let plugins = &config.plugins;
+    ensure!(
+        plugins.len() <= INSTANCES_MAX,
+        "there are {} [[plugin]]s, and {INSTANCES_MAX} are the most",
+        plugins.len()
+    );
+    for (at, plugin) in plugins.iter().enumerate() {
+        plugin.check()?;
+        let is_new = plugins[..at].iter().all(|other| other.name != plugin.name);
+        ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
+    }
+    for (number, filter) in config.filters.iter().enumerate() {
+        for name in &filter.plugins {
+            let is_there = plugins.iter().any(|plugin| plugin.name == *name);
+            ensure!(is_there, "filter {number}: no [[plugin]] has the name {name:?}");
+        }
+    }
+    Ok(())
+}
