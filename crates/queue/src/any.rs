@@ -151,6 +151,17 @@ impl<P: Packet> Any<P> {
         }
     }
 
+    /// Which part of the link a flow gets while those that wait now go on waiting, as a fraction; nothing where the
+    /// discipline does not share the link by flows.
+    pub fn share(&self, flow: u32) -> Option<(u64, u64)> {
+        match &self.variant {
+            Variant::Drr(drr) => Some(drr.share(flow)),
+            Variant::Tdrr(tdrr) => Some(tdrr.share(flow)),
+            Variant::Qsdrr(qsdrr) => Some(qsdrr.share(flow)),
+            _ => None,
+        }
+    }
+
     /// What `queue` is doing, if the discipline has queues and one of that number.
     pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
         match &self.variant {

@@ -40,6 +40,12 @@ impl<P: Packet> Drr<P> {
         self.core.set_weight(queue, weight)
     }
 
+    /// Which part of the link a flow gets while those that wait now go on waiting: its weight, and the sum of that and
+    /// of those of all other active queues, in one unit.
+    pub fn share(&self, flow: u32) -> (u64, u64) {
+        self.core.share(flow)
+    }
+
     /// What `queue` is doing, if there is one of that number.
     pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
         self.core.state(queue)

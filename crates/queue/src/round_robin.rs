@@ -256,6 +256,16 @@ impl<P: Packet> RoundRobin<P> {
         })
     }
 
+    /// Which part of the link a flow gets while those that wait now go on waiting: the quantum of its queue, and the
+    /// sum of that and of those of all other active queues.
+    pub(crate) fn share(&self, flow: u32) -> (u64, u64) {
+        let own = self.queue_of(flow);
+        let quantum = |queue: u32| u64::from(self.queues[queue as usize].quantum);
+        let others = self.active().filter(|(.., queue)| *queue != own);
+        let others: u64 = others.map(|(.., queue)| quantum(queue)).sum();
+        (quantum(own), quantum(own) + others)
+    }
+
     /// Whether one packet waits in `queue`, as just after it became active.
     pub(crate) fn is_alone(&self, queue: u32) -> bool {
         self.queues[queue as usize].waiting.length() == 1

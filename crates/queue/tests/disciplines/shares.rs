@@ -57,6 +57,9 @@ fn hold_to_shares(weights: &[u32], seed: u64) {
         let state = drr.queue_state(queue as u32).expect("a queue");
         assert_eq!((state.sent_bytes, state.packets, state.is_active), (bytes, 4, true));
         assert_eq!(state.weight, weights[queue]);
+        let total: u32 = weights.iter().sum();
+        let (own, all) = drr.share(queue as u32);
+        assert_eq!(own * u64::from(total), all * u64::from(weights[queue]), "as it was served");
     }
 }
 
@@ -73,6 +76,17 @@ fn weights_divide_the_link() {
         hold_to_shares(&[1, 2, 3, 5, 1], seed);
         hold_to_shares(&[1, 10], seed);
     }
+}
+
+#[test]
+fn a_flow_that_does_not_wait_is_told_the_share_that_it_would_have() {
+    let mut drr = Drr::new(&layout(Capacity::Packets(9), 4), End::Front).unwrap();
+    assert_eq!(drr.share(0), (1_500, 1_500), "alone, it has the link");
+    drr.set_weight(1, 2).unwrap();
+    for queue in [1, 2] {
+        drr.enqueue(Time::ZERO, Piece::new(queue, queue, 100), &mut Vec::new());
+    }
+    assert_eq!((drr.share(0), drr.share(1)), ((1_500, 6_000), (3_000, 4_500)));
 }
 
 #[test]

@@ -428,6 +428,14 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].backlog()
     }
 
+    /// Bits per second that the link of `output` gives a flow while those that wait there now go on waiting; nothing
+    /// where it has no rate, or a discipline that does not share it by flows. Panics where there is no such port.
+    pub fn share_bps(&self, output: usize, flow: u32) -> Option<u64> {
+        let rate = u128::from(self.rate(output)?.bits_per_second());
+        let (own, all) = self.discipline(output).share(flow)?;
+        u64::try_from(rate * u128::from(own) / u128::from(all.max(1))).ok()
+    }
+
     /// The discipline of `output`: its kind and the states of its queues. Panics where there is no
     /// such port.
     pub fn discipline(&self, output: usize) -> &Any<P> {

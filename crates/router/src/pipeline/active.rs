@@ -112,7 +112,7 @@ impl Router {
                     input: input as u16,
                     output: None,
                 }));
-                self.plugins.process(now, chain, &facts, &mut outcomes, memory);
+                self.plugins.process(now, chain, (&facts, None), &mut outcomes, memory);
                 for (mut journey, outcome) in some.into_iter().zip(&outcomes) {
                     journey.met[pass] = Some(chain);
                     match outcome {

@@ -107,7 +107,7 @@ impl Router {
         memory: &mut M,
     ) {
         let mut leaves = alloc::vec![true; decided.len()];
-        let mut active: Vec<(ChainId, Vec<Leaving>)> = Vec::new();
+        let mut active: Vec<((ChainId, u16), Vec<Leaving>)> = Vec::new();
         for (at, &mut (output, ref mut ticket)) in decided.iter_mut().enumerate() {
             let Ok(header) = Header::read(memory.frame(ticket.place)) else { continue };
             if ticket.bits & Ticket::FILTERED != 0 || is_of_neighbours(&header) {
@@ -126,30 +126,31 @@ impl Router {
                 }
                 Action::Active(chain) => {
                     let leaving = (at, output, *ticket, header);
-                    match active.iter_mut().find(|(it, _)| *it == chain) {
+                    let group = (chain, output);
+                    match active.iter_mut().find(|(it, _)| *it == group) {
                         Some((_, some)) => some.push(leaving),
-                        None => active.push((chain, alloc::vec![leaving])),
+                        None => active.push((group, alloc::vec![leaving])),
                     }
                 }
             }
         }
-        for (chain, some) in active {
-            self.process_outputs(now, input, (chain, &some), &mut leaves, memory);
+        for ((chain, output), some) in active {
+            self.process_outputs(now, input, (chain, output, &some), &mut leaves, memory);
         }
         let mut leaves = leaves.into_iter();
         decided.retain(|_| leaves.next().unwrap_or(true));
     }
 
-    /// Hands packets that leave to a chain.
+    /// Hands packets that leave by one output to a chain.
     fn process_outputs<M: Memory>(
         &mut self,
         now: Time,
         input: usize,
-        (chain, some): (ChainId, &[Leaving]),
+        (chain, output, some): (ChainId, u16, &[Leaving]),
         leaves: &mut [bool],
         memory: &mut M,
     ) {
-        let facts = |&(_, output, ticket, ref header): &Leaving| PacketFacts {
+        let facts = |&(_, _, ticket, ref header): &Leaving| PacketFacts {
             place: ticket.place,
             ip_bytes: header.ip_bytes,
             input: input as u16,
@@ -157,7 +158,9 @@ impl Router {
         };
         let packets: Vec<PacketFacts> = some.iter().map(facts).collect();
         let mut outcomes: Vec<Outcome> = Vec::new();
-        self.plugins.process(now, chain, &packets, &mut outcomes, memory);
+        let flow = some.first().map_or(0, |(_, _, ticket, _)| ticket.flow);
+        let share_bps = self.fabric.share_bps(usize::from(output), flow);
+        self.plugins.process(now, chain, (&packets, share_bps), &mut outcomes, memory);
         for (&(at, _, ticket, ref before), outcome) in some.iter().zip(&outcomes) {
             let place = ticket.place;
             if let Some(why) = outcome {

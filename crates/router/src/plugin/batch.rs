@@ -36,6 +36,7 @@ pub struct Batch<'a> {
     packets: &'a [PacketFacts],
     verdicts: &'a mut [Verdict],
     memory: &'a mut (dyn Memory + 'a),
+    share_bps: Option<u64>,
 }
 
 impl<'a> Batch<'a> {
@@ -49,7 +50,18 @@ impl<'a> Batch<'a> {
         memory: &'a mut (dyn Memory + 'a),
     ) -> Batch<'a> {
         assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
-        Batch { packets, verdicts, memory }
+        Batch { packets, verdicts, memory, share_bps: None }
+    }
+
+    /// The same, of a flow to which the scheduler of its output gives so much of the link.
+    pub fn with_share(self, share_bps: Option<u64>) -> Batch<'a> {
+        Batch { share_bps, ..self }
+    }
+
+    /// Bits per second that the scheduler of the output gives the flow of the first packet now; nothing on the input
+    /// side, on a link without a rate, or where the discipline does not share the link by flows.
+    pub fn share_bps(&self) -> Option<u64> {
+        self.share_bps
     }
 
     /// What is known of each packet.

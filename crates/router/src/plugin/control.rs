@@ -299,12 +299,13 @@ impl ControlUnit {
         self.look_at_timers();
     }
 
-    /// Hands packets of one batch to a chain, one instance after the other; `outcomes` gets what became of each.
+    /// Hands packets of one batch to a chain, one instance after the other, with the share of the link that the first
+    /// one's flow has; `outcomes` gets what became of each.
     pub(crate) fn process<M: Memory>(
         &mut self,
         now: Time,
         chain: ChainId,
-        packets: &[PacketFacts],
+        (packets, share_bps): (&[PacketFacts], Option<u64>),
         outcomes: &mut Vec<Outcome>,
         memory: &mut M,
     ) {
@@ -314,13 +315,13 @@ impl ControlUnit {
         let instances = self.chains.get(usize::from(chain.0)).cloned().unwrap_or_default();
         if let [only] = instances[..] {
             let all: Vec<usize> = (0..packets.len()).collect();
-            self.process_by(now, only, (packets, &all), outcomes, memory);
+            self.process_by(now, (only, share_bps), (packets, &all), outcomes, memory);
         } else {
             for at in instances {
                 let left: Vec<usize> =
                     (0..packets.len()).filter(|at| outcomes[*at].is_none()).collect();
                 let some: Vec<PacketFacts> = left.iter().map(|at| packets[*at]).collect();
-                self.process_by(now, at, (&some, &left), outcomes, memory);
+                self.process_by(now, (at, share_bps), (&some, &left), outcomes, memory);
             }
         }
         self.look_at_timers();
@@ -330,7 +331,7 @@ impl ControlUnit {
     fn process_by<M: Memory>(
         &mut self,
         now: Time,
-        at: usize,
+        (at, share_bps): (usize, Option<u64>),
         (packets, places): (&[PacketFacts], &[usize]),
         outcomes: &mut [Outcome],
         memory: &mut M,
@@ -343,7 +344,8 @@ impl ControlUnit {
         let slot = self.slot(at);
         let mut failed = None;
         if slot.fault.is_none() {
-            let mut batch = Batch::new(packets, &mut verdicts, memory);
+            let batch = Batch::new(packets, &mut verdicts, memory);
+            let mut batch = batch.with_share(share_bps);
             failed = slot.instance.process(now, &mut batch, &mut effects).err();
         }
         let is_cut_off = slot.fault.is_some() || failed.is_some();

@@ -12,6 +12,8 @@ mod hostile;
 mod icmp_errors;
 mod options;
 mod own;
+mod plugin_changes;
+mod plugin_hostile;
 mod plugins;
 mod recorded;
 mod reverse;

@@ -8,12 +8,9 @@ use nilometer_router::memory::Memory;
 use nilometer_router::plugin::{
     Batch, ClassFacts, ControlError, Effects, Engine, Fault, Instance, OnFault, Verdict,
 };
-use nilometer_stat::Rng;
-use nilometer_wire::{Span, Time, build};
+use nilometer_wire::{Rate, Time, build};
 
 use crate::bench::{Bench, framed, mend, udp};
-use crate::frames::Frames;
-use crate::hostile::take;
 
 /// What the plugin of a test does with a packet.
 type Work = Box<dyn FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send>;
@@ -21,7 +18,16 @@ type Work = Box<dyn FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + S
 struct Tested {
     work: Work,
     due: Option<Time>,
-    seen: Arc<Mutex<Vec<(u16, Option<u16>, usize)>>>,
+    seen: Seen,
+}
+
+/// What a plugin sees of a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sight {
+    input: u16,
+    output: Option<u16>,
+    bytes: usize,
+    share_bps: Option<u64>,
 }
 
 impl Instance for Tested {
@@ -34,7 +40,9 @@ impl Instance for Tested {
         for at in 0..batch.packets().len() {
             let facts = batch.packets()[at];
             let bytes = batch.packet(at).len();
-            self.seen.lock().expect("it").push((facts.input, facts.output, bytes));
+            let share_bps = batch.share_bps();
+            let sight = Sight { input: facts.input, output: facts.output, bytes, share_bps };
+            self.seen.lock().expect("it").push(sight);
             let verdict = (self.work)(batch.packet_mut(at), effects)?;
             batch.decide(at, verdict);
         }
@@ -76,14 +84,14 @@ impl Instance for Tested {
     }
 }
 
-fn class(name: &str) -> ClassFacts {
+pub fn class(name: &str) -> ClassFacts {
     let (name, version) = (name.into(), "1.0.0".into());
     ClassFacts { name, version, engine: Engine::Native, seen_bytes: u16::MAX }
 }
 
-type Seen = Arc<Mutex<Vec<(u16, Option<u16>, usize)>>>;
+type Seen = Arc<Mutex<Vec<Sight>>>;
 
-fn instance(
+pub fn instance(
     work: impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send + 'static,
 ) -> (Box<dyn Instance>, Seen) {
     let seen = Seen::default();
@@ -92,7 +100,7 @@ fn instance(
 }
 
 /// Enters an instance of this name; where it notes what it sees.
-fn add(
+pub fn add(
     bench: &mut Bench,
     name: &str,
     on_fault: OnFault,
@@ -104,7 +112,7 @@ fn add(
 }
 
 /// A filter for what goes to a destination, before all others of a greater number.
-fn bind(bench: &mut Bench, id: u32, destination: &str, names: &[&str]) {
+pub fn bind(bench: &mut Bench, id: u32, destination: &str, names: &[&str]) {
     let chain = bench.router.plugins_mut().bind(names).expect("instances");
     let tables = bench.router.tables_mut();
     if let Ok(destination) = destination.parse() {
@@ -122,7 +130,7 @@ fn forward(_: &mut [u8], _: &mut Effects) -> Result<Verdict, Fault> {
 }
 
 /// Gives a packet of IPv4 another destination, and mends its checksum.
-fn send_to(packet: &mut [u8], address: [u8; 4]) {
+pub fn send_to(packet: &mut [u8], address: [u8; 4]) {
     packet[16..20].copy_from_slice(&address);
     let mended = mend(packet.to_vec());
     packet.copy_from_slice(&mended);
@@ -145,7 +153,8 @@ fn only_the_packets_of_its_flows_come_to_a_plugin_and_all_go_on() {
         let out = bench.pass(0, &padded);
         assert!(matches!(out[..], [(port, _)] if port == by), "{to}: {out:?}");
     }
-    assert_eq!(*seen.lock().expect("it"), [(0, None, 58), (0, None, 78)], "without the padding");
+    let bytes: Vec<usize> = seen.lock().expect("it").iter().map(|sight| sight.bytes).collect();
+    assert_eq!(bytes, [58, 78], "without the padding");
     let met = bench.router.tables().filters4.get(RuleId(0)).expect("it").1;
     assert_eq!((met.packets, met.bytes), (1, 58), "the filter counts them once");
 }
@@ -385,7 +394,8 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
     assert_eq!(pass(&mut bench, "198.19.1.66"), None, "denied");
     assert_eq!(pass(&mut bench, "198.19.1.77"), Some((3, 63)), "looked up again");
     assert_eq!(discards(&bench, Discard::Denied), 1);
-    assert_eq!(*seen.lock().expect("it"), [(0, Some(1), 58), (0, Some(1), 58)]);
+    let sight = Sight { input: 0, output: Some(1), bytes: 58, share_bps: None };
+    assert_eq!(*seen.lock().expect("it"), [sight; 2]);
 
     // What the router itself says by that port meets them as well; what it says to neighbours does not.
     let echo = build::icmp(
@@ -403,6 +413,30 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
     bench.router.output_filters_mut().remove(RuleId(0));
     assert_eq!(pass(&mut bench, "198.19.1.9"), Some((1, 63)));
     assert_eq!(seen.lock().expect("it").len(), 3);
+}
+
+#[test]
+fn on_the_output_side_a_plugin_knows_the_share_of_its_flow() {
+    let mut bench = Bench::with(|plans| {
+        plans.router.fabric.variant = None;
+        plans.ports[1].rate = Some(Rate::from_megabits(3));
+    });
+    let seen = add(&mut bench, "out", OnFault::Drop, forward);
+    let chain = bench.router.plugins_mut().bind(&["out"]).expect("it");
+    let destination = "198.19.1.9/32".parse().expect("a prefix");
+    let rule = Rule { destination, ..Rule::any(0, Action::Active(chain)) };
+    let outputs = bench.router.output_filters_mut();
+    outputs.insert(RuleId(0), Inputs::ANY, (Some(rule), None)).expect("room");
+    for other in [None, Some("198.19.1.50"), Some("198.19.1.51")] {
+        for number in 0..40 {
+            let to = other.unwrap_or("198.19.2.1");
+            bench.receive(0, &framed(0, &udp("198.19.0.9", to, 1_000 + number)));
+        }
+        bench.router.advance(bench.now, &mut bench.memory, &mut ());
+        bench.receive(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
+    }
+    let shares: Vec<_> = seen.lock().expect("it").iter().map(|sight| sight.share_bps).collect();
+    assert_eq!(shares, [Some(3_000_000), Some(1_500_000), Some(1_000_000)]);
 }
 
 #[test]
@@ -426,83 +460,4 @@ fn a_flow_with_a_plugin_has_no_shortcut() {
     let any = (Some(Rule::any(0, Action::Permit)), None);
     outputs.insert(RuleId(0), Inputs::ANY, any).expect("room");
     assert!(bench.router.shortcut(now, 0, &key).is_none());
-}
-
-/// Drops, damages, redirects, emits, logs and fails by chance.
-fn hostile(seed: u64) -> impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send {
-    let mut rng = Rng::new(seed, u32::from_be_bytes(*b"plug"), 0);
-    move |packet, effects| {
-        let at = rng.below(packet.len().max(1) as u64) as usize;
-        match rng.below(12) {
-            0 => return Ok(Verdict::Drop),
-            1 if rng.below(2_000) == 0 => return Err(Fault::Trap("by chance".into())),
-            2 if !packet.is_empty() => packet[at] ^= 1 << rng.below(8),
-            3 => _ = effects.emit(packet),
-            4 => effects.log(&"x".repeat(at)),
-            5..8 if packet.len() >= 20 && packet[0] >> 4 == 4 => {
-                send_to(packet, [198, 19, rng.below(6) as u8, rng.below(4) as u8]);
-            }
-            _ => {}
-        }
-        Ok(Verdict::Forward)
-    }
-}
-
-#[test]
-fn hostile_plugins_lose_nothing_of_the_account_and_let_nothing_unsound_leave() {
-    let mut bench = Bench::new();
-    for (number, name) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
-        let on_fault = if number % 2 == 0 { OnFault::Drop } else { OnFault::Bypass };
-        add(&mut bench, name, on_fault, hostile(number as u64));
-        bind(&mut bench, number as u32, &format!("198.19.{number}.0/30"), &[name, "a"]);
-    }
-    bind(&mut bench, 8, "0.0.0.0/0", &["b", "c"]);
-    bind(&mut bench, 8, "::/0", &["d"]);
-    let chain = bench.router.plugins_mut().bind(&["e"]).expect("it");
-    let rule =
-        (Some(Rule::any(0, Action::Active(chain))), Some(Rule::any(0, Action::Active(chain))));
-    let outputs = bench.router.output_filters_mut();
-    outputs.insert(RuleId(0), Inputs::of([1, 2]).expect("ports"), rule).expect("room");
-
-    let (mut frames, mut sent) = (Frames::new(5), 0);
-    let rounds = if cfg!(debug_assertions) { 200 } else { 5_000 };
-    for round in 0..rounds {
-        let mut batches: [Vec<_>; 4] = Default::default();
-        for number in 0..32 {
-            let (port, frame) = match number % 4 {
-                0 => frames.next(),
-                _ => (0, framed(0, &udp("198.19.0.9", &format!("198.19.{}.1", number % 6), 30))),
-            };
-            let place = bench.memory.take(frame.len() as u16).expect("the router holds few");
-            bench.memory.frame_mut(place).copy_from_slice(&frame);
-            batches[port].push(place);
-        }
-        for (port, batch) in batches.iter().enumerate() {
-            bench.router.receive(bench.now, port, batch, &mut bench.memory, &mut ());
-        }
-        bench.now += Span::from_nanos(50_000);
-        bench.router.advance(bench.now, &mut bench.memory, &mut ());
-        sent += take(&mut bench);
-        assert!(bench.router.balances(), "round {round}");
-        assert_eq!(bench.memory.taken() as u64, bench.router.inside());
-        // Whoever was cut off is replaced, so that all go on being called.
-        let is_cut = |state: nilometer_router::plugin::control::InstanceState| {
-            state.fault.is_some().then_some(state.name)
-        };
-        let cut_off: Vec<String> = bench.router.plugins().states().filter_map(is_cut).collect();
-        for name in cut_off.iter().filter(|_| round % 100 == 0) {
-            let (new, _) = instance(hostile(round));
-            bench.router.plugins_mut().replace(name, class("tested"), new).expect("it is there");
-        }
-    }
-    let states: Vec<_> = bench.router.plugins().states().collect();
-    let sum = |of: fn(&nilometer_router::plugin::control::InstanceCounters) -> u64| -> u64 {
-        states.iter().map(|state| of(&state.counters)).sum()
-    };
-    assert!(sent > 10_000 || cfg!(debug_assertions), "{sent}");
-    for why in [Discard::Plugin, Discard::PluginFault, Discard::PluginLoop, Discard::HeaderChecksum]
-    {
-        assert!(discards(&bench, why) > 0 || cfg!(debug_assertions), "{why}");
-    }
-    assert!(sum(|of| of.faults) > 3 && sum(|of| of.emitted) > 0 || cfg!(debug_assertions));
 }
