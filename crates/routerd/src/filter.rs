@@ -293,6 +293,22 @@ mod tests {
                 FilterSection { source: some("::/0"), destination: some("0.0.0.0/0"), ..plain },
                 "families",
             ),
+            (
+                FilterSection { action: ActionName::Active, ..FilterSection::default() },
+                "names of plugins",
+            ),
+            (
+                FilterSection { plugins: vec!["a".into()], ..FilterSection::default() },
+                "they go with the action `active`",
+            ),
+            (
+                FilterSection {
+                    action: ActionName::Active,
+                    plugins: vec!["a".into(); 9],
+                    ..FilterSection::default()
+                },
+                "there are 9 in a row",
+            ),
         ];
         for (filter, words) in cases {
             let error = format!("{:#}", filter.rules().expect_err(words));
@@ -307,8 +323,7 @@ mod tests {
                 "reserved",
                 "`reserved` is not yet there, as there are no reservations; give `permit`",
             ),
-            ("active", "`active` is not yet there, as there are no plugins; give `permit`"),
-            ("allow", "unknown variant `allow`, expected `deny` or `permit`"),
+            ("allow", "unknown variant `allow`, expected one of `deny`, `permit`, `active`"),
         ] {
             let text = format!("[[port]]\ninterface = \"p0\"\n[[filter]]\naction = \"{action}\"\n");
             let error = toml::from_str::<RouterConfig>(&text).expect_err("refused");
@@ -327,9 +342,20 @@ mod tests {
             let filter = FilterSection { inputs: Some(names), ..FilterSection::default() };
             config.side_of(&filter).map_err(|why| format!("{why:#}"))
         };
+        let outputs = |names: &[&str], inputs: Option<Vec<String>>| {
+            let outputs = Some(names.iter().map(|name| (*name).to_owned()).collect());
+            let filter = FilterSection { inputs, outputs, ..FilterSection::default() };
+            config.side_of(&filter).map_err(|why| format!("{why:#}"))
+        };
         assert_eq!(config.side_of(&FilterSection::default()).ok(), Some(Side::Input(Inputs::ANY)));
-        assert_eq!(inputs(&["b"]).ok(), Inputs::of([1]));
-        assert_eq!(inputs(&["b", "a", "b"]).ok(), Inputs::of([0, 1]));
+        let by = |ports: &[usize]| Inputs::of(ports.iter().copied()).expect("ports");
+        assert_eq!(inputs(&["b"]), Ok(Side::Input(by(&[1]))));
+        assert_eq!(inputs(&["b", "a", "b"]), Ok(Side::Input(by(&[0, 1]))));
+        assert_eq!(outputs(&["b"], None), Ok(Side::Output(by(&[1]))));
+        assert!(
+            outputs(&["b"], Some(vec!["a".into()]))
+                .is_err_and(|why| why.contains("inputs or outputs"))
+        );
         let unknown = "filter.inputs: no [[port]] has the interface c";
         assert_eq!(inputs(&["a", "c"]), Err(unknown.to_owned()));
         assert!(inputs(&[]).is_err_and(|why| why.contains("names no port")));

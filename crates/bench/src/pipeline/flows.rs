@@ -114,14 +114,14 @@ impl Sequence {
             by_output[usize::from(gateway(number as u16 % NEXT_HOPS, options.ports).0)].push(*key);
         }
         let fewest = by_output.iter().map(Vec::len).min().unwrap_or(0);
-        let turns = (options.flows / options.turn()).min(fewest / BATCH);
+        let turns = (options.flows / options.turn()).min(fewest / options.batch);
         ensure!(turns > 0, "an output has no more than {fewest} flows: give a larger --table");
         let mut stream = stream(options.seed, ORDER_PURPOSE);
         let mut keys = Vec::with_capacity(turns * options.turn());
         for turn in 0..turns {
             let from = keys.len();
             for keys_of_output in &by_output {
-                keys.extend_from_slice(&keys_of_output[turn * BATCH..][..BATCH]);
+                keys.extend_from_slice(&keys_of_output[turn * options.batch..][..options.batch]);
             }
             let of_turn = &mut keys[from..];
             for last in (1..of_turn.len()).rev() {

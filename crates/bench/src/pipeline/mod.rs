@@ -33,7 +33,6 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use nilometer_queue::DisciplineKind;
 use nilometer_router::Engine;
-use nilometer_router::pipeline::BATCH;
 use nilometer_router::pipeline::stage::Stage;
 use serde::Serialize;
 
@@ -94,6 +93,8 @@ pub struct Options {
     pub variants: Vec<Variant>,
     /// Places of the flow cache of each run; none where it is off.
     pub caches: Vec<Option<usize>>,
+    /// Frames that a port receives at once, 1 to [`nilometer_router::pipeline::BATCH`].
+    pub batch: usize,
 }
 
 /// What was timed, with what.
@@ -232,7 +233,7 @@ pub fn time_pipeline(options: &Options) -> Result<PipelineTimes> {
         flows: clocked.flows(),
         ports: options.ports,
         frame_bytes: options.frame_bytes,
-        batch: BATCH,
+        batch: options.batch,
         discipline: options.discipline.name(),
         backlog_packets: machine::BACKLOG_PACKETS,
         queues: machine::QUEUES,
@@ -317,7 +318,7 @@ fn summed_up(
 impl Options {
     /// Frames of a turn: a batch at each port.
     pub fn turn(&self) -> usize {
-        self.ports * BATCH
+        self.ports * self.batch
     }
 
     /// Whether all is within its limits.

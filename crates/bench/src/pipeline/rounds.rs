@@ -6,7 +6,6 @@ use anyhow::{Result, ensure};
 use nilometer_queue::{Reason, Tally};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::{Memory, Place};
-use nilometer_router::pipeline::BATCH;
 use nilometer_router::pipeline::stage::{Probe, Stage};
 use nilometer_wire::{Span, Time};
 
@@ -25,8 +24,8 @@ pub const INTERRUPTED: u64 = 2_000;
 const READY_FRAMES: usize = 2_048;
 /// Frames that an output is asked for at once, as by the driver.
 const GIVEN_AT_ONCE: usize = 256;
-/// Turns in which queues fill, if their discipline lets them.
-const FILLING_TURNS: usize = 8 * BACKLOG_PACKETS as usize / BATCH;
+/// Frames of a port until queues are full, if their discipline lets them be.
+const FILLING_FRAMES: usize = 8 * BACKLOG_PACKETS as usize;
 
 /// What a round has taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +126,7 @@ pub struct Clocked {
     turns_of_stretch: usize,
     stretches: usize,
     frame_bytes: u16,
+    batch: usize,
     arrivals: Vec<Place>,
     sent: Vec<Place>,
 }
@@ -144,11 +144,12 @@ impl Clocked {
             sequence,
             next: 0,
             now: Time::ZERO,
-            turn: Span(link(options).span_of(link_bytes).0 * BATCH as u64),
+            turn: Span(link(options).span_of(link_bytes).0 * options.batch as u64),
             ports: options.ports,
             turns_of_stretch,
             stretches: options.frames.div_ceil(frames_of_stretch),
             frame_bytes: options.frame_bytes,
+            batch: options.batch,
             arrivals: Vec::with_capacity(frames_of_stretch),
             sent: Vec::with_capacity(options.turn()),
         };
@@ -159,7 +160,7 @@ impl Clocked {
     /// Receives until the backlog is there, or the discipline has shown that it does not let it grow so
     /// far; from then on links are at work.
     fn fill_queues(&mut self) {
-        for _ in 0..FILLING_TURNS {
+        for _ in 0..FILLING_FRAMES / self.batch {
             let fabric = self.machine.router.fabric();
             let is_full = |output| fabric.output_backlog(output).packets >= BACKLOG_PACKETS;
             if (0..self.ports).all(is_full) {
@@ -174,8 +175,8 @@ impl Clocked {
     fn make_ready(&mut self, turns: usize) {
         self.arrivals.clear();
         let keys = self.sequence.keys();
-        for number in 0..turns * self.ports * BATCH {
-            let port = number / BATCH % self.ports;
+        for number in 0..turns * self.ports * self.batch {
+            let port = number / self.batch % self.ports;
             let place = self.memory.take(self.frame_bytes - CHECK_BYTES);
             let place = place.expect("there are buffers for all queues and a stretch");
             let from = [2, 0, 0, 2, 0, port as u8];
@@ -189,7 +190,7 @@ impl Clocked {
     #[inline]
     fn receive(&mut self, turn: usize, probe: &mut impl Probe) {
         let (router, memory) = (&mut self.machine.router, &mut self.memory);
-        let frames = self.arrivals[turn * self.ports * BATCH..].chunks(BATCH);
+        let frames = self.arrivals[turn * self.ports * self.batch..].chunks(self.batch);
         for (port, frames) in frames.take(self.ports).enumerate() {
             router.receive(self.now, port, frames, memory, probe);
         }
@@ -212,7 +213,7 @@ impl Clocked {
     /// As many stretches as a round has, without a probe and with one in turns.
     pub fn round(&mut self) -> Rounds {
         let mut rounds = Rounds::default();
-        let mut watch = Stopwatch::new(self.ports * BATCH);
+        let mut watch = Stopwatch::new(self.ports * self.batch);
         for _ in 0..self.stretches {
             self.stretch(&mut (), &mut rounds.plain);
             self.stretch(&mut watch, &mut rounds.probed);
@@ -237,6 +238,15 @@ impl Clocked {
         probe.enter(Stage::Elsewhere);
         round.seconds += (thread_time() - begun).as_secs_f64();
         round.packets += self.arrivals.len() as u64;
+    }
+
+    /// As many stretches as a round has, all without a probe.
+    pub fn plain_round(&mut self) -> Round {
+        let mut round = Round::default();
+        for _ in 0..self.stretches {
+            self.stretch(&mut (), &mut round);
+        }
+        round
     }
 
     /// Whether every packet and every buffer is accounted for.

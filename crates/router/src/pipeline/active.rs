@@ -103,8 +103,15 @@ impl Router {
         for pass in 0..PASSES_MAX {
             let mut again = Vec::new();
             while let Some(chain) = journeys.first().map(|first| first.chain) {
-                let (some, others) = journeys.iter().partition::<Vec<_>, _>(|it| it.chain == chain);
-                journeys = others;
+                let is_of_chain = |journey: &Journey<A>| journey.chain == chain;
+                let some = match journeys.iter().all(is_of_chain) {
+                    true => mem::take(&mut journeys),
+                    false => {
+                        let (some, others) = journeys.into_iter().partition(is_of_chain);
+                        journeys = others;
+                        some
+                    }
+                };
                 facts.clear();
                 facts.extend(some.iter().map(|journey| PacketFacts {
                     place: journey.brief.place,

@@ -108,12 +108,11 @@ impl Router {
     ) {
         let mut leaves = alloc::vec![true; decided.len()];
         let mut active: Vec<((ChainId, u16), Vec<Leaving>)> = Vec::new();
-        for (at, &mut (output, ref mut ticket)) in decided.iter_mut().enumerate() {
+        for (at, &(output, ref ticket)) in decided.iter().enumerate() {
             let Ok(header) = Header::read(memory.frame(ticket.place)) else { continue };
             if ticket.bits & Ticket::FILTERED != 0 || is_of_neighbours(&header) {
                 continue;
             }
-            ticket.bits |= Ticket::FILTERED;
             let (action, is_copied) = self.outputs.meet(output, &header);
             if is_copied {
                 self.copy_to_management(input, ticket.place, memory);

@@ -107,6 +107,19 @@ struct Slot {
     counters: InstanceCounters,
 }
 
+/// The instances of a chain, by number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chain {
+    instances: [u16; CHAIN_MAX],
+    length: usize,
+}
+
+impl Chain {
+    fn instances(&self) -> &[u16] {
+        &self.instances[..self.length]
+    }
+}
+
 /// What became of a packet in a chain: [`None`] where it goes on.
 pub type Outcome = Option<Discard>;
 
@@ -115,10 +128,11 @@ pub type Outcome = Option<Discard>;
 pub struct ControlUnit {
     slots: Vec<Option<Slot>>,
     /// By number; those of filters that were removed are empty.
-    chains: Vec<Vec<usize>>,
+    chains: Vec<Chain>,
     emitted: Vec<(u16, Vec<u8>)>,
     lines: VecDeque<String>,
     effects: Effects,
+    verdicts: Vec<Verdict>,
     /// The earliest timer of all instances.
     due: Option<Time>,
 }
@@ -195,16 +209,17 @@ impl ControlUnit {
         if names.is_empty() || names.len() > CHAIN_MAX {
             return Err(ControlError::Length(names.len()));
         }
-        let chain: Result<Vec<usize>, _> =
-            names.iter().map(|name| self.find(name.as_ref())).collect();
-        let chain = chain?;
-        let free = self.chains.iter().position(Vec::is_empty);
+        let mut chain = Chain { length: names.len(), ..Chain::default() };
+        for (place, name) in chain.instances.iter_mut().zip(names) {
+            *place = self.find(name.as_ref())? as u16;
+        }
+        let free = self.chains.iter().position(|chain| chain.length == 0);
         let at = free.unwrap_or(self.chains.len());
         if at >= CHAINS_MAX {
             return Err(ControlError::Chains);
         }
         if at == self.chains.len() {
-            self.chains.push(Vec::new());
+            self.chains.push(Chain::default());
         }
         self.chains[at] = chain;
         Ok(ChainId(at as u16))
@@ -213,7 +228,7 @@ impl ControlUnit {
     /// The filter of a chain is no more.
     pub fn unbind(&mut self, chain: ChainId) {
         if let Some(chain) = self.chains.get_mut(usize::from(chain.0)) {
-            chain.clear();
+            chain.length = 0;
         }
     }
 
@@ -312,34 +327,36 @@ impl ControlUnit {
         outcomes.clear();
         outcomes.resize(packets.len(), None);
         // (One that was removed with its filter has no instances, and nobody names it.)
-        let instances = self.chains.get(usize::from(chain.0)).cloned().unwrap_or_default();
-        if let [only] = instances[..] {
-            let all: Vec<usize> = (0..packets.len()).collect();
-            self.process_by(now, (only, share_bps), (packets, &all), outcomes, memory);
+        let chain = self.chains.get(usize::from(chain.0)).copied().unwrap_or_default();
+        if let &[only] = chain.instances() {
+            let only = usize::from(only);
+            self.process_by(now, (only, share_bps), (packets, None), outcomes, memory);
         } else {
-            for at in instances {
+            for at in chain.instances().iter().map(|at| usize::from(*at)) {
                 let left: Vec<usize> =
                     (0..packets.len()).filter(|at| outcomes[*at].is_none()).collect();
                 let some: Vec<PacketFacts> = left.iter().map(|at| packets[*at]).collect();
-                self.process_by(now, (at, share_bps), (&some, &left), outcomes, memory);
+                self.process_by(now, (at, share_bps), (&some, Some(&left)), outcomes, memory);
             }
         }
         self.look_at_timers();
     }
 
-    /// Hands packets to one instance; each has its place among `outcomes`.
+    /// Hands packets to one instance; each has its place among `outcomes`, in order where none are given.
     fn process_by<M: Memory>(
         &mut self,
         now: Time,
         (at, share_bps): (usize, Option<u64>),
-        (packets, places): (&[PacketFacts], &[usize]),
+        (packets, places): (&[PacketFacts], Option<&[usize]>),
         outcomes: &mut [Outcome],
         memory: &mut M,
     ) {
         if packets.is_empty() {
             return;
         }
-        let mut verdicts = alloc::vec![Verdict::Forward; packets.len()];
+        let mut verdicts = core::mem::take(&mut self.verdicts);
+        verdicts.clear();
+        verdicts.resize(packets.len(), Verdict::Forward);
         let mut effects = core::mem::take(&mut self.effects);
         let slot = self.slot(at);
         let mut failed = None;
@@ -369,10 +386,11 @@ impl ControlUnit {
                 Discard::Plugin
             }
         };
-        for (verdict, place) in verdicts.iter().zip(places) {
-            outcomes[*place] = (*verdict == Verdict::Drop).then_some(dropped);
+        for (at, verdict) in verdicts.iter().enumerate() {
+            let place = places.map_or(at, |places| places[at]);
+            outcomes[place] = (*verdict == Verdict::Drop).then_some(dropped);
         }
-        self.effects = effects;
+        (self.effects, self.verdicts) = (effects, verdicts);
         self.settle(now, at, packets[0].input, failed);
     }
 
@@ -415,7 +433,7 @@ impl ControlUnit {
     }
 
     fn chains_of(&self, at: usize) -> usize {
-        self.chains.iter().filter(|chain| chain.contains(&at)).count()
+        self.chains.iter().filter(|chain| chain.instances().contains(&(at as u16))).count()
     }
 
     fn find(&self, name: &str) -> Result<usize, ControlError> {

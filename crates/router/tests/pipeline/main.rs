@@ -55,15 +55,15 @@ fn a_packet_goes_on_with_one_hop_less() {
     }
 }
 
-/// What the neighbour on port 2 says who is asked for.
-fn answer(request: &ArpPacket) -> ([u8; 64], usize) {
+/// What a neighbour says who is asked for.
+pub fn answer(request: &ArpPacket) -> ([u8; 64], usize) {
     let reply = ArpPacket {
-        frame_to: mac(2),
+        frame_to: request.frame_from,
         frame_from: [2, 0, 0, 9, 9, 9],
         operation: ArpOperation::Reply,
         sender_mac: [2, 0, 0, 9, 9, 9],
         sender: request.target,
-        target_mac: mac(2),
+        target_mac: request.sender_mac,
         target: request.sender,
     };
     let mut frame = [0; 64];

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use nilometer_router::classifier::{Action, Inputs, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::Memory;
+use nilometer_router::neighbour::ArpPacket;
 use nilometer_router::plugin::{
     Batch, ClassFacts, ControlError, Effects, Engine, Fault, Instance, OnFault, Verdict,
 };
@@ -413,6 +414,36 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
     bench.router.output_filters_mut().remove(RuleId(0));
     assert_eq!(pass(&mut bench, "198.19.1.9"), Some((1, 63)));
     assert_eq!(seen.lock().expect("it").len(), 3);
+}
+
+#[test]
+fn what_was_looked_up_again_meets_no_more_filters_even_if_it_waits() {
+    let mut bench = Bench::new();
+    add(&mut bench, "away", OnFault::Drop, |packet, _| {
+        send_to(packet, [198, 18, 3, 77]);
+        Ok(Verdict::Forward)
+    });
+    let after = add(&mut bench, "after", OnFault::Drop, forward);
+    for (id, name, output) in [(0, "away", 1), (1, "after", 3)] {
+        let chain = bench.router.plugins_mut().bind(&[name]).expect("it");
+        let rule = (Some(Rule::any(0, Action::Active(chain))), None);
+        let outputs = Inputs::of([output]).expect("a port");
+        bench.router.output_filters_mut().insert(RuleId(id), outputs, rule).expect("room");
+    }
+    let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
+    let [(3, request)] = &out[..] else { panic!("{out:?}") };
+    let request = ArpPacket::read(request).expect("ARP");
+    let (frame, bytes) = crate::answer(&request);
+    let out = bench.pass(3, &frame[..bytes]);
+    let [(3, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((frame[22], &frame[30..34]), (63, &[198, 18, 3, 77][..]));
+    assert!(after.lock().expect("it").is_empty());
+    // One that was decided for that port from the beginning meets them, though it waits as well.
+    let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.3.78", 30)));
+    let request = ArpPacket::read(&out[0].1).expect("ARP");
+    let (frame, bytes) = crate::answer(&request);
+    assert_eq!(bench.pass(3, &frame[..bytes]).len(), 1);
+    assert_eq!(after.lock().expect("it").len(), 1);
 }
 
 #[test]

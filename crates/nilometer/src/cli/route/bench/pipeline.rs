@@ -163,6 +163,7 @@ pub fn run(args: PipelineArgs) -> Result<Exit> {
         frame_bytes: args.frame_bytes,
         discipline: args.discipline,
         seed: args.seed,
+        batch: nilometer_router::pipeline::BATCH,
     };
     options.check()?;
     let times = time_pipeline(&options)?;
