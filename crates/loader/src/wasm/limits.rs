@@ -1,0 +1,117 @@
+//! What a module may use: memory, and instructions in a call.
+
+use nilometer_plugin::interface::TEXT_BYTES_MAX;
+use wasmi::ResourceLimiter;
+use wasmi_core::LimiterError;
+
+/// Limits of the instances of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the module.
+    pub module_bytes: usize,
+    /// Bytes of the linear memory of an instance.
+    pub memory_bytes: usize,
+    /// Instructions of any call.
+    pub call_instructions: u64,
+    /// Instructions of a call that has packets, besides, for each of them.
+    pub packet_instructions: u64,
+    /// Instructions for the initialisation of an instance.
+    pub start_instructions: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            module_bytes: 4 << 20,
+            memory_bytes: 16 << 20,
+            call_instructions: 100_000,
+            packet_instructions: 2_000,
+            start_instructions: 10_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The most that anybody may give a class: a call of 256 packets ends within some tens of milliseconds.
+    pub const MOST: Limits = Limits {
+        module_bytes: 16 << 20,
+        memory_bytes: 256 << 20,
+        call_instructions: 2_000_000,
+        packet_instructions: 50_000,
+        start_instructions: 100_000_000,
+    };
+
+    /// Each no more than in `most`.
+    #[must_use]
+    pub fn within(&self, most: &Limits) -> Limits {
+        Limits {
+            module_bytes: self.module_bytes.min(most.module_bytes),
+            memory_bytes: self.memory_bytes.min(most.memory_bytes),
+            call_instructions: self.call_instructions.min(most.call_instructions),
+            packet_instructions: self.packet_instructions.min(most.packet_instructions),
+            start_instructions: self.start_instructions.min(most.start_instructions),
+        }
+    }
+
+    /// Instructions of a call with so many packets.
+    pub fn budget(&self, packets: usize) -> u64 {
+        self.packet_instructions
+            .saturating_mul(packets as u64)
+            .saturating_add(self.call_instructions)
+    }
+
+    /// Instructions of a call with a text: a few for each of its bytes.
+    pub fn text_budget(&self) -> u64 {
+        self.call_instructions.saturating_add(16 * TEXT_BYTES_MAX as u64)
+    }
+}
+
+/// Elements that the tables of an instance may have: addresses of functions.
+const TABLE_ELEMENTS_MAX: usize = 10_000;
+
+/// What the engine holds an instance to: one that wants more memory than its limit traps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryLimiter {
+    limit_bytes: usize,
+}
+
+impl MemoryLimiter {
+    pub(super) fn new(limit_bytes: usize) -> MemoryLimiter {
+        MemoryLimiter { limit_bytes }
+    }
+}
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, LimiterError> {
+        match desired <= self.limit_bytes {
+            true => Ok(true),
+            false => Err(LimiterError::ResourceLimiterDeniedAllocation),
+        }
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, LimiterError> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+
+    fn instances(&self) -> usize {
+        1
+    }
+
+    fn tables(&self) -> usize {
+        1
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}

@@ -1,0 +1,71 @@
+//! A packet in a plugin's hands: as many bytes as it sees, and what they say.
+
+use core::net::IpAddr;
+
+use crate::headers::Headers;
+
+/// What was to be changed lies beyond what the plugin sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen;
+
+/// An IP packet, from its first byte to the last that the plugin sees.
+pub struct Packet<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    ip_bytes: u16,
+    is_changed: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// Of the `bytes` that are seen, of an IP packet that has `ip_bytes`.
+    pub fn new(bytes: &'a mut [u8], ip_bytes: u16) -> Packet<'a> {
+        Packet { bytes, ip_bytes, is_changed: false }
+    }
+
+    /// The bytes that are seen.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.is_changed = true;
+        self.bytes
+    }
+
+    /// Bytes of the whole IP packet, seen or not.
+    pub fn ip_bytes(&self) -> u16 {
+        self.ip_bytes
+    }
+
+    /// Whether its bytes were given away to be changed.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Its headers, as far as they are seen; none of what is no IP packet.
+    pub fn headers(&self) -> Option<Headers> {
+        Headers::read(self.bytes)
+    }
+
+    /// Its source and destination address.
+    pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        self.headers().map(|headers| (headers.source, headers.destination))
+    }
+
+    /// Its source and destination port.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        self.headers()?.ports(self.bytes)
+    }
+
+    /// The differentiated services code point (RFC 2474).
+    pub fn dscp(&self) -> Option<u8> {
+        let [first, second] = *self.bytes.first_chunk::<2>()?;
+        match first >> 4 {
+            4 => Some(second >> 2),
+            6 => Some((first & 0xf) << 2 | second >> 6),
+            _ => None,
+        }
+    }
+}
