@@ -9,5 +9,6 @@ pub mod headers;
 pub mod peer;
 pub mod pipeline;
 pub mod plot;
+pub mod plugin;
 pub mod prefixes;
 pub mod under_updates;

@@ -41,15 +41,22 @@ impl<P: Plugin + Send + 'static> Class for Native<P> {
 }
 
 /// What a call wants, as the plugin sees it.
-pub(crate) struct Wanted<'a>(pub(crate) &'a mut Effects);
+pub(crate) struct Wanted<'a> {
+    effects: &'a mut Effects,
+    share_bps: Option<u64>,
+}
 
 impl Services for Wanted<'_> {
     fn emit(&mut self, packet: &[u8]) -> bool {
-        self.0.emit(packet)
+        self.effects.emit(packet)
     }
 
     fn log(&mut self, line: &str) {
-        self.0.log(line);
+        self.effects.log(line);
+    }
+
+    fn share_bps(&self) -> Option<u64> {
+        self.share_bps
     }
 }
 
@@ -62,7 +69,7 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
         batch: &mut Batch<'_>,
         effects: &mut Effects,
     ) -> Result<(), Fault> {
-        let mut wanted = Wanted(effects);
+        let mut wanted = Wanted { effects, share_bps: batch.share_bps() };
         for at in 0..batch.packets().len() {
             let facts = batch.packets()[at];
             let ports = PortNumbers { input: Some(facts.input), output: facts.output };
@@ -83,11 +90,11 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
         message: &str,
         effects: &mut Effects,
     ) -> Result<Result<String, String>, Fault> {
-        Ok(self.0.message(now.as_nanos(), message, &mut Wanted(effects)))
+        Ok(self.0.message(now.as_nanos(), message, &mut Wanted { effects, share_bps: None }))
     }
 
     fn handle_timeout(&mut self, now: Time, effects: &mut Effects) -> Result<(), Fault> {
-        self.0.timeout(now.as_nanos(), &mut Wanted(effects));
+        self.0.timeout(now.as_nanos(), &mut Wanted { effects, share_bps: None });
         Ok(())
     }
 

@@ -10,6 +10,9 @@ pub trait Services {
 
     /// Writes a line for the operator.
     fn log(&mut self, line: &str);
+
+    /// Bits per second that the scheduler of the output gives the flow of the batch now, where that is known.
+    fn share_bps(&self) -> Option<u64>;
 }
 
 /// What an instance has besides its own value: counters, a timer, chance.
@@ -76,6 +79,12 @@ impl<'a> Context<'a> {
     /// Writes a line for the operator. Lines are few and short: the rest is cut.
     pub fn log(&mut self, line: &str) {
         self.services.log(line);
+    }
+
+    /// Bits per second that the scheduler of the packet's output gives its flow now: on the output side of a link with a
+    /// rate whose discipline shares it by flows (DRR, TDRR, QSDRR).
+    pub fn share_bps(&self) -> Option<u64> {
+        self.services.share_bps()
     }
 
     /// Adds to a counter, by its place in `Plugin::COUNTERS`.

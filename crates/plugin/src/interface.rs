@@ -135,6 +135,9 @@ pub mod imports {
     pub const REPLY: &str = "reply";
     /// `(at_ns: i64)`: sets the timer, or takes it back with -1.
     pub const SET_TIMER: &str = "set_timer";
+    /// `() -> i64`: bits per second that the scheduler of the output gives the flow of the batch now, or -1 where that
+    /// is not known.
+    pub const SHARE: &str = "share";
     /// `(address: i32, bytes: i32)`: why the plugin is about to trap.
     pub const FAULT: &str = "fault";
 }

@@ -294,6 +294,11 @@ impl Clocked {
         matched as f64 / router.account().received.max(1) as f64
     }
 
+    /// The router.
+    pub fn router(&self) -> &nilometer_router::pipeline::Router {
+        &self.machine.router
+    }
+
     /// Which way packets took.
     pub fn paths(&self) -> Paths {
         Paths::of(self.machine.router.account())

@@ -20,6 +20,8 @@ pub(super) struct Shared {
     pub(super) module: Module,
     pub(super) linker: Linker<Host>,
     pub(super) limits: Limits,
+    /// Whether its instructions are counted.
+    pub(super) has_budget: bool,
     pub(super) counters: Vec<String>,
     pub(super) seen_bytes: u16,
 }
@@ -37,17 +39,31 @@ impl WasmClass {
     /// # Errors
     /// Why it is no plugin class.
     pub fn load(module: &[u8], limits: &Limits) -> Result<WasmClass, LoadError> {
+        WasmClass::load_as(module, limits, true)
+    }
+
+    /// The same without counting instructions, so that a call that does not end never does: for measuring what counting
+    /// costs, and for nothing else.
+    ///
+    /// # Errors
+    /// As for [`WasmClass::load`].
+    pub fn load_without_budget(module: &[u8], limits: &Limits) -> Result<WasmClass, LoadError> {
+        WasmClass::load_as(module, limits, false)
+    }
+
+    fn load_as(module: &[u8], limits: &Limits, has_budget: bool) -> Result<WasmClass, LoadError> {
         let limits = limits.within(&Limits::MOST);
         if module.len() > limits.module_bytes {
             return Err(LoadError::TooLong { bytes: module.len(), limit: limits.module_bytes });
         }
-        let engine = Engine::new(&configuration());
+        let engine = Engine::new(&configuration(has_budget));
         let invalid = |error: wasmi::Error| LoadError::Module(error.to_string());
         let module = Module::new(&engine, module).map_err(invalid)?;
         contract::check_imports(&module)?;
         let mut linker = Linker::new(&engine);
         define(&mut linker).map_err(invalid)?;
-        let mut shared = Shared { module, linker, limits, counters: Vec::new(), seen_bytes: 0 };
+        let counters = Vec::new();
+        let mut shared = Shared { module, linker, limits, has_budget, counters, seen_bytes: 0 };
         let mut bare = Bare::new(&shared)?;
         let version = bare.version()?;
         if version != interface::VERSION {
@@ -94,10 +110,10 @@ impl Class for WasmClass {
     }
 }
 
-fn configuration() -> Config {
+fn configuration(has_budget: bool) -> Config {
     let mut configuration = Config::default();
     configuration
-        .consume_fuel(true)
+        .consume_fuel(has_budget)
         .compilation_mode(CompilationMode::Eager)
         .enforced_limits(EnforcedLimits::strict())
         .set_max_recursion_depth(RECURSION_MAX)

@@ -25,11 +25,12 @@ const EXPORTED: [Function; 8] = [
     (exports::COUNTERS, &[], &[I32]),
 ];
 
-const IMPORTED: [Function; 5] = [
+const IMPORTED: [Function; 6] = [
     (imports::EMIT, &[I32, I32], &[I32]),
     (imports::LOG, &[I32, I32], &[]),
     (imports::REPLY, &[I32, I32], &[]),
     (imports::SET_TIMER, &[I64], &[]),
+    (imports::SHARE, &[], &[I64]),
     (imports::FAULT, &[I32, I32], &[]),
 ];
 

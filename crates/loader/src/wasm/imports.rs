@@ -20,6 +20,8 @@ pub(super) struct Host {
     pub(super) memory: Option<Memory>,
     pub(super) effects: Effects,
     pub(super) timer: Option<Time>,
+    /// Of the batch that is being processed.
+    pub(super) share_bps: Option<u64>,
     pub(super) reply: Option<String>,
     /// Why the module is about to trap, by its own account.
     pub(super) account: Option<String>,
@@ -35,6 +37,7 @@ impl Host {
             memory: None,
             effects: Effects::default(),
             timer: None,
+            share_bps: None,
             reply: None,
             account: None,
             breach: None,
@@ -105,6 +108,10 @@ fn set_timer(mut caller: Caller<'_, Host>, at_ns: u64) {
     caller.data_mut().timer = (at_ns != NO_TIMER).then(|| Time::from_nanos(at_ns));
 }
 
+fn share(caller: Caller<'_, Host>) -> i64 {
+    caller.data().share_bps.and_then(|share| i64::try_from(share).ok()).unwrap_or(-1)
+}
+
 fn fault(mut caller: Caller<'_, Host>, address: u32, bytes: u32) -> Result<(), Error> {
     let (text, host) = pointed(&mut caller, imports::FAULT, address, bytes, LINE_BYTES_MAX)?;
     if host.account.is_none() {
@@ -122,6 +129,7 @@ pub(super) fn define(linker: &mut Linker<Host>) -> Result<(), Error> {
     linker.func_wrap(IMPORTS, imports::LOG, log)?;
     linker.func_wrap(IMPORTS, imports::REPLY, reply)?;
     linker.func_wrap(IMPORTS, imports::SET_TIMER, set_timer)?;
+    linker.func_wrap(IMPORTS, imports::SHARE, share)?;
     linker.func_wrap(IMPORTS, imports::FAULT, fault)?;
     Ok(())
 }

@@ -27,6 +27,7 @@ pub(super) struct Bare {
     instance: wasmi::Instance,
     start_instructions: u64,
     memory_bytes: usize,
+    has_budget: bool,
 }
 
 impl Bare {
@@ -36,7 +37,9 @@ impl Bare {
         let limits = &shared.limits;
         let mut store = Store::new(shared.module.engine(), Host::new(limits.memory_bytes));
         store.limiter(|host| &mut host.limiter);
-        store.set_fuel(limits.start_instructions).expect("the engine counts fuel");
+        if shared.has_budget {
+            store.set_fuel(limits.start_instructions).expect("the engine counts fuel");
+        }
         if initial_bytes(&shared.module) > limits.memory_bytes as u64 {
             return Err(Fault::Memory(limits.memory_bytes));
         }
@@ -46,8 +49,13 @@ impl Bare {
             fault(&error, store.data_mut(), budget, memory)
         })?;
         store.data_mut().memory = instance.get_memory(&store, MEMORY);
-        let start_instructions = limits.start_instructions;
-        Ok(Bare { store, instance, start_instructions, memory_bytes: limits.memory_bytes })
+        Ok(Bare {
+            store,
+            instance,
+            start_instructions: limits.start_instructions,
+            memory_bytes: limits.memory_bytes,
+            has_budget: shared.has_budget,
+        })
     }
 
     fn function<P: WasmParams, R: WasmResults>(
@@ -66,7 +74,9 @@ impl Bare {
         arguments: P,
     ) -> Result<R, Fault> {
         self.store.data_mut().begin_call();
-        self.store.set_fuel(budget).expect("the engine counts fuel");
+        if self.has_budget {
+            self.store.set_fuel(budget).expect("the engine counts fuel");
+        }
         function
             .call(&mut self.store, arguments)
             .map_err(|error| fault(&error, self.store.data_mut(), budget, self.memory_bytes))
@@ -213,6 +223,7 @@ impl WasmInstance {
         let (start, end) = (self.area_at, self.area_at + bytes);
         let memory = self.memory.data_mut(&mut self.bare.store);
         self.rooms.write(batch, &mut memory[start..end], start);
+        self.bare.store.data_mut().share_bps = batch.share_bps();
         let budget = self.shared.limits.budget(packets);
         let arguments = (start as u32, packets as u32, now.as_nanos());
         match self.bare.call(&self.process, budget, arguments)? {

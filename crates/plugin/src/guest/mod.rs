@@ -27,6 +27,7 @@ mod host {
         pub(super) safe fn log(address: *const u8, bytes: usize);
         pub(super) safe fn reply(address: *const u8, bytes: usize);
         pub(super) safe fn set_timer(at_ns: u64);
+        pub(super) safe fn share() -> i64;
         pub(super) safe fn fault(address: *const u8, bytes: usize);
     }
 }
@@ -41,6 +42,10 @@ impl Services for Host {
 
     fn log(&mut self, line: &str) {
         host::log(line.as_ptr(), line.len());
+    }
+
+    fn share_bps(&self) -> Option<u64> {
+        u64::try_from(host::share()).ok()
     }
 }
 

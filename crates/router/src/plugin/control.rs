@@ -8,8 +8,8 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use nilometer_wire::Time;
 use nilometer_wire::memory::Memory;
+use nilometer_wire::{Span, Time};
 
 use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, Verdict};
 use crate::discard::Discard;
@@ -20,6 +20,9 @@ pub const INSTANCES_MAX: usize = 256;
 pub const CHAIN_MAX: usize = 8;
 /// Chains that there may be.
 pub const CHAINS_MAX: usize = 4_096;
+/// The least time between two calls of an instance's timer: one that always wants to be called at once does not keep
+/// the router from its work.
+const TIMER_MIN: Span = Span::from_nanos(100_000);
 /// Lines for the operator that wait to be taken.
 const LINES_MAX: usize = 256;
 
@@ -105,6 +108,16 @@ struct Slot {
     on_fault: OnFault,
     fault: Option<(Time, Fault)>,
     counters: InstanceCounters,
+    /// Its timer is not called before.
+    rests_until: Time,
+}
+
+impl Slot {
+    /// When its timer is to be called.
+    fn due(&self) -> Option<Time> {
+        let due = self.instance.poll_timeout().filter(|_| self.fault.is_none());
+        due.map(|due| due.max(self.rests_until))
+    }
 }
 
 /// The instances of a chain, by number.
@@ -158,7 +171,8 @@ impl ControlUnit {
             return Err(ControlError::Instances);
         }
         let (counters, name) = (InstanceCounters::default(), name.into());
-        let slot = Slot { name, class, instance, on_fault, fault: None, counters };
+        let (fault, rests_until) = (None, Time::ZERO);
+        let slot = Slot { name, class, instance, on_fault, fault, counters, rests_until };
         if at == self.slots.len() {
             self.slots.push(None);
         }
@@ -303,8 +317,8 @@ impl ControlUnit {
         }
         for at in 0..self.slots.len() {
             let Some(slot) = &mut self.slots[at] else { continue };
-            let is_due = slot.instance.poll_timeout().is_some_and(|due| due <= now);
-            if slot.fault.is_none() && is_due {
+            if slot.due().is_some_and(|due| due <= now) {
+                slot.rests_until = now + TIMER_MIN;
                 let mut effects = core::mem::take(&mut self.effects);
                 let failed = slot.instance.handle_timeout(now, &mut effects).err();
                 self.effects = effects;
@@ -428,8 +442,7 @@ impl ControlUnit {
     }
 
     fn look_at_timers(&mut self) {
-        let running = self.slots.iter().flatten().filter(|slot| slot.fault.is_none());
-        self.due = running.filter_map(|slot| slot.instance.poll_timeout()).min();
+        self.due = self.slots.iter().flatten().filter_map(Slot::due).min();
     }
 
     fn chains_of(&self, at: usize) -> usize {

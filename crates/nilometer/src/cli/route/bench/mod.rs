@@ -9,6 +9,7 @@ pub mod classify;
 pub mod fib;
 pub mod forward;
 pub mod pipeline;
+pub mod plugin;
 
 /// Arguments of `nilometer route bench`.
 #[derive(Debug, Args)]
@@ -28,6 +29,8 @@ enum BenchCommand {
     Forward(forward::ForwardArgs),
     /// The whole pipeline without devices: what a packet costs, stage by stage.
     Pipeline(pipeline::PipelineArgs),
+    /// Plugins: what each packet through one costs, native and in WebAssembly, beside the pipeline without.
+    Plugin(plugin::PluginArgs),
 }
 
 /// Runs `nilometer route bench`.
@@ -40,6 +43,7 @@ pub fn run(args: BenchArgs) -> Result<Exit> {
         BenchCommand::Fib(args) => fib::run(args),
         BenchCommand::Forward(args) => forward::run(args),
         BenchCommand::Pipeline(args) => pipeline::run(args),
+        BenchCommand::Plugin(args) => plugin::run(args),
     }
 }
 
