@@ -8,7 +8,7 @@
   (func (export "nilometer_area") (param i32) (result i32) i32.const 4096)
   (func (export "nilometer_new") (param i32 i32 i64) (result i32) i32.const 0)
   (func (export "nilometer_process") (param $at i32) (param $packets i32) (param $now i64) (result i32)
-    (local $end i32) (local $packet i32) (local $sum i32)
+    (local $end i32) (local $packet i32) (local $sum i32) (local $tos i32)
     (local.set $end (i32.add (local.get $at) (i32.shl (local.get $packets) (i32.const 4))))
     (block $done
       (loop $next
