@@ -8,8 +8,10 @@
 //!
 //! The router knows classes and instances alone ([`nilometer_router::plugin`]); what runs their code is here.
 
+pub mod builtin;
 pub mod native;
 pub mod wasm;
 
+pub use builtin::{builtin, builtin_of};
 pub use native::Native;
 pub use wasm::{Limits, LoadError, WasmClass};

@@ -137,6 +137,15 @@ impl Headers {
     }
 }
 
+/// An address as a number, of IPv4 as IPv6 has it (RFC 4291, 2.5.5.2): keys of tables are compared more quickly so.
+#[inline]
+pub fn address_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => 0xffff_0000_0000 | u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
 /// The word at a place.
 ///
 /// # Panics

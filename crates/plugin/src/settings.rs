@@ -29,6 +29,11 @@ impl<'a> Settings<'a> {
         Ok(Settings { words })
     }
 
+    /// Whether a value is given and not yet taken.
+    pub fn has(&self, name: &str) -> bool {
+        self.words.iter().any(|(there, _)| *there == name)
+    }
+
     /// Takes a value as it stands.
     pub fn text(&mut self, name: &str) -> Option<&'a str> {
         let at = self.words.iter().position(|(there, _)| *there == name)?;

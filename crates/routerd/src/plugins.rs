@@ -1,8 +1,7 @@
 //! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_loader::builtin::{builtin, builtin_of};
 use nilometer_router::pipeline::Router;
 use nilometer_router::plugin::control::INSTANCES_MAX;
 use nilometer_router::plugin::{Class, ClassFacts, Instance, OnFault};
@@ -99,12 +98,15 @@ impl PluginSection {
     }
 }
 
-/// The class of this name: a built-in one, an installed one, or that of an artefact's path.
+/// The class of this name.
 ///
 /// # Errors
-/// When there is none, or it may not be loaded.
-pub fn class(name: &str) -> Result<Arc<dyn Class>> {
-    Err(anyhow!("there is no plugin class {name:?}"))
+/// When there is none.
+pub fn class(name: &str) -> Result<Box<dyn Class>> {
+    builtin_of(name).with_context(|| {
+        let names: Vec<String> = builtin().iter().map(|class| class.facts().name.clone()).collect();
+        format!("there is no plugin class {name:?}; there are {}", names.join(", "))
+    })
 }
 
 /// Enters the instances of a configuration.

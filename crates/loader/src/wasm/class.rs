@@ -7,24 +7,14 @@ use nilometer_router::plugin::{Class, ClassFacts, Engine as Runs, Instance, Refu
 use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, Linker, Module};
 
 use super::description::Description;
-use super::imports::{Host, define};
+use super::imports::define;
 use super::instance::{Bare, WasmInstance};
+use super::shared::Shared;
 use super::{Limits, LoadError, contract};
 
 /// Frames of calls within a module, and bytes of its stack.
 const RECURSION_MAX: usize = 256;
 const STACK_BYTES_MAX: usize = 256 << 10;
-
-/// What all instances of a class share.
-pub(super) struct Shared {
-    pub(super) module: Module,
-    pub(super) linker: Linker<Host>,
-    pub(super) limits: Limits,
-    /// Whether its instructions are counted.
-    pub(super) has_budget: bool,
-    pub(super) counters: Vec<String>,
-    pub(super) seen_bytes: u16,
-}
 
 /// A module of WebAssembly as a plugin class.
 #[derive(Clone)]

@@ -8,11 +8,11 @@ use nilometer_wire::Time;
 use wasmi::{ExternType, Memory, Module, Store, TypedFunc, WasmParams, WasmResults};
 
 use super::LoadError;
-use super::class::Shared;
 use super::contract::MEMORY;
 use super::fault::fault;
 use super::imports::Host;
 use super::rooms::Rooms;
+use super::shared::Shared;
 
 /// Packets that an instance has room for at first.
 const PACKETS_AT_FIRST: usize = 32;

@@ -19,26 +19,27 @@ pub struct Limits {
     pub start_instructions: u64,
 }
 
+/// An instruction takes some 0.2 ns: a call of 256 packets that never ends is cut off after a millisecond.
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             module_bytes: 4 << 20,
             memory_bytes: 16 << 20,
-            call_instructions: 100_000,
-            packet_instructions: 2_000,
-            start_instructions: 10_000_000,
+            call_instructions: 500_000,
+            packet_instructions: 20_000,
+            start_instructions: 50_000_000,
         }
     }
 }
 
 impl Limits {
-    /// The most that anybody may give a class: a call of 256 packets ends within some tens of milliseconds.
+    /// The most that anybody may give a class: a call of 256 packets ends within some milliseconds.
     pub const MOST: Limits = Limits {
         module_bytes: 16 << 20,
         memory_bytes: 256 << 20,
-        call_instructions: 2_000_000,
-        packet_instructions: 50_000,
-        start_instructions: 100_000_000,
+        call_instructions: 10_000_000,
+        packet_instructions: 100_000,
+        start_instructions: 500_000_000,
     };
 
     /// Each no more than in `most`.

@@ -11,6 +11,7 @@ mod imports;
 mod instance;
 mod limits;
 mod rooms;
+mod shared;
 
 pub use class::WasmClass;
 pub use limits::Limits;

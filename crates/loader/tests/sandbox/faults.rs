@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nilometer_loader::Limits;
+use nilometer_loader::{Limits, WasmClass};
 use nilometer_router::plugin::{Class, Effects, Fault, Refusal};
 use nilometer_wire::Time;
 
@@ -29,7 +29,7 @@ fn an_infinite_loop_uses_up_its_budget_and_soon() {
 
 #[test]
 fn the_budget_grows_with_the_packets() {
-    // Ten instructions a turn; 1,000 turns a packet are too many, 100 are few enough.
+    // Ten instructions a turn; 30,000 turns a packet are too many, 100 are few enough.
     let turns = |each: u32| Module {
         globals: "(global $left (mut i32) (i32.const 0))",
         process: format!(
@@ -44,7 +44,7 @@ fn the_budget_grows_with_the_packets() {
     };
     let few = Packets::of(&[40; 32]).process(&mut *turns(100).instance()).0;
     assert_eq!(few, Ok(()));
-    let many = Packets::of(&[40; 32]).process(&mut *turns(3_000).instance()).0;
+    let many = Packets::of(&[40; 32]).process(&mut *turns(30_000).instance()).0;
     assert_eq!(many, Err(Fault::Budget(Limits::default().budget(32))));
 }
 
@@ -88,30 +88,24 @@ fn memory_is_not_hoarded() {
     let limits = Limits::default();
     let at_once = "(drop (memory.grow (i32.const 60000))) i32.const 0";
     assert_eq!(process(at_once), Fault::Memory(limits.memory_bytes));
-    // Page by page in one call it is the instructions that come to an end first.
     let page_by_page = "(loop $again (br_if $again (i32.ne (i32.const -1) \
         (memory.grow (i32.const 1))))) i32.const 0";
-    assert_eq!(process(page_by_page), Fault::Budget(limits.budget(3)));
+    assert_eq!(process(page_by_page), Fault::Memory(limits.memory_bytes));
 }
 
 #[test]
 fn memory_is_granted_up_to_the_limit() {
-    // Growth costs instructions too: memory is to be filled with zeros.
-    let at_once =
+    let module =
         Module { process: "(drop (memory.grow (i32.const 254))) i32.const 0", ..Module::default() };
-    assert_eq!(fault(&at_once), Fault::Budget(Limits::default().budget(3)));
-    let by_pieces = Module {
-        process: "(drop (memory.grow (i32.const 64))) i32.const 0",
-        memory: "64",
-        ..Module::default()
-    };
-    let mut instance = by_pieces.instance();
-    for _ in 0..3 {
-        assert_eq!(Packets::of(&[20]).process(&mut *instance).0, Ok(()));
-    }
+    let mut instance = module.instance();
+    assert_eq!(Packets::of(&[20]).process(&mut *instance).0, Ok(()));
     assert_eq!(instance.memory_bytes(), 16 << 20);
-    let more = Packets::of(&[20]).process(&mut *instance).0;
-    assert_eq!(more, Err(Fault::Memory(16 << 20)));
+    // Growth costs instructions too: the memory is to be filled with zeros.
+    let limits = Limits { call_instructions: 100_000, ..Limits::default() };
+    let class = WasmClass::load(&module.binary(), &limits).expect("a class");
+    let mut instance = class.instantiate("", 1).expect("an instance");
+    let outcome = Packets::of(&[20]).process(&mut *instance).0;
+    assert_eq!(outcome, Err(Fault::Budget(limits.budget(1))));
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! The same plugin, native and in WebAssembly, does the same to the same packets.
+//!
+//! Needs Debian's `rustc-web` with `rust-web-src` and rustup's `rust-lld`; without them it says what it skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nilometer_loader::{Limits, WasmClass, builtin};
+use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, Verdict};
+use nilometer_stat::Rng;
+use nilometer_wire::Time;
+use nilometer_wire::memory::{HeapMemory, Memory};
+
+const COMPILER: &str = "/usr/bin/rustc";
+const BATCHES: u64 = 100;
+
+/// Configurations with which each does something.
+const CONFIGURATIONS: [(&str, &str); 8] = [
+    ("counter", ""),
+    ("firewall", "inside=10.0.0.0/8 allow=tcp:80 table=500"),
+    ("loss", "rate=0.2 burst=3"),
+    ("nat", "inside=10.0.0.0/8 outside=192.0.2.3 mappings=300"),
+    ("policer", "cir=8000000 cbs=3000 pir=16000000 pbs=6000 yellow=dscp:12"),
+    ("remarker", "dscp=0 map=46:10,3:4"),
+    ("sampler", "every=3 collector=192.0.2.9:4739 source=192.0.2.1:9000 flows=50"),
+    ("scrubber", "per_source=3 table=200 timeout=1"),
+];
+
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The linker that comes with the native toolchain, if all that is needed is there.
+fn linker() -> Result<PathBuf, &'static str> {
+    let sysroot = output(Command::new(COMPILER).args(["--print", "sysroot"])).ok_or("rustc-web")?;
+    if !Path::new(&sysroot).join("lib/rustlib/src/rust/library/core").exists() {
+        return Err("rust-web-src");
+    }
+    let native = output(Command::new("rustc").args(["--print", "sysroot"])).ok_or("rustc")?;
+    let host = Path::new(&native).join("lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld");
+    if host.exists() { Ok(host) } else { Err("rust-lld") }
+}
+
+fn build(linker: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = root.join("target/wasm");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--target", "wasm32-unknown-unknown"])
+        .args(["-Zbuild-std=core,alloc", "-p", "nilometer-plugins", "--examples"])
+        .current_dir(root)
+        .env("RUSTC", COMPILER)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
+        .env_remove("RUSTFLAGS")
+        .output()
+        .expect("cargo");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    target.join("wasm32-unknown-unknown/release/examples")
+}
+
+/// A frame with an IPv4 packet of few hosts and ports, so that flows meet again; some are damaged.
+fn frame(rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = vec![0; 14 + 20 + 20 + rng.below(100) as usize];
+    let ip = &mut bytes[14..];
+    let length = ip.len() as u16;
+    ip[0] = 0x45;
+    ip[1] = rng.below(256) as u8;
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    ip[8] = 64;
+    ip[9] = [1, 6, 6, 17, 17, 47][rng.below(6) as usize];
+    let inside = [10, 0, 0, rng.below(5) as u8];
+    let outside = [192, 0, 2, rng.below(5) as u8];
+    let (source, destination) =
+        if rng.below(2) == 0 { (inside, outside) } else { (outside, inside) };
+    ip[12..16].copy_from_slice(&source);
+    ip[16..20].copy_from_slice(&destination);
+    for port in [20, 22] {
+        let number = [53u16, 80, 5_000, 5_001][rng.below(4) as usize];
+        ip[port..port + 2].copy_from_slice(&number.to_be_bytes());
+    }
+    ip[24] = rng.below(256) as u8;
+    ip[33] = [2, 16, 18, 17, 4][rng.below(5) as usize];
+    if ip[9] == 1 {
+        ip[20] = [0, 8, 3, 11][rng.below(4) as usize];
+    }
+    if rng.below(20) == 0 {
+        let at = rng.below(ip.len() as u64) as usize;
+        ip[at] = rng.below(256) as u8;
+    }
+    bytes
+}
+
+/// What an instance did to a batch.
+fn process(
+    instance: &mut dyn Instance,
+    now: Time,
+    frames: &[Vec<u8>],
+) -> (Vec<Vec<u8>>, Vec<Verdict>, Effects) {
+    let mut memory = HeapMemory::new(frames.len() as u32);
+    let mut facts = Vec::new();
+    for frame in frames {
+        let place = memory.take(frame.len() as u16).expect("a buffer");
+        memory.frame_mut(place).copy_from_slice(frame);
+        let ip_bytes = (frame.len() - 14) as u16;
+        facts.push(PacketFacts { place, ip_bytes, input: 3, output: Some(1) });
+    }
+    let mut verdicts = vec![Verdict::Forward; frames.len()];
+    let mut effects = Effects::default();
+    let mut batch = Batch::new(&facts, &mut verdicts, &mut memory);
+    instance.process(now, &mut batch, &mut effects).expect("no fault");
+    let frames = facts.iter().map(|facts| memory.frame(facts.place).to_vec()).collect();
+    (frames, verdicts, effects)
+}
+
+fn compare(native: &dyn Class, wasm: &dyn Class, configuration: &str) {
+    let name = &native.facts().name;
+    let mut native = native.instantiate(configuration, 9).expect("an instance");
+    let mut wasm = wasm.instantiate(configuration, 9).expect("an instance");
+    let mut rng = Rng::new(17, 0, 0);
+    let mut changed = 0;
+    for number in 0..BATCHES {
+        let now = Time::from_nanos(number * 40_000_000);
+        while native.poll_timeout().is_some_and(|at| at <= now) {
+            let (mut one, mut other) = (Effects::default(), Effects::default());
+            native.handle_timeout(now, &mut one).expect("no fault");
+            wasm.handle_timeout(now, &mut other).expect("no fault");
+            assert_eq!(one, other, "{name}: a timer");
+        }
+        let count = 1 + rng.below(256) as usize;
+        let frames: Vec<Vec<u8>> = (0..count).map(|_| frame(&mut rng)).collect();
+        let one = process(&mut *native, now, &frames);
+        let other = process(&mut *wasm, now, &frames);
+        assert!(one == other, "{name}: batch {number} differs");
+        changed += frames.iter().zip(&one.0).filter(|(before, after)| before != after).count();
+        changed += one.1.iter().filter(|verdict| **verdict == Verdict::Drop).count();
+        assert_eq!(native.poll_timeout(), wasm.poll_timeout(), "{name}");
+        assert_eq!(native.counters(), wasm.counters(), "{name}");
+    }
+    let does_nothing = ["counter", "sampler"].contains(&name.as_str());
+    assert_eq!(changed == 0, does_nothing, "{name}: {changed} packets");
+}
+
+#[test]
+fn plugins_do_the_same_in_webassembly() {
+    let linker = match linker() {
+        Ok(linker) => linker,
+        Err(missing) => return println!("skipped: wasm32 needs {missing}, which is not here"),
+    };
+    let modules = build(&linker);
+    for class in builtin() {
+        let name = &class.facts().name;
+        let module = std::fs::read(modules.join(format!("{name}.wasm"))).expect("a module");
+        let wasm = WasmClass::load(&module, &Limits::default()).expect("a plugin");
+        assert_eq!(wasm.facts().name, *name);
+        assert_eq!(wasm.facts().version, class.facts().version);
+        assert_eq!(wasm.facts().seen_bytes, class.facts().seen_bytes);
+        let configuration = CONFIGURATIONS.iter().find(|(of, _)| of == name).expect("one").1;
+        compare(&*class, &wasm, configuration);
+    }
+}

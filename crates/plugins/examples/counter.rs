@@ -1,0 +1,7 @@
+//! The counter as a module of WebAssembly.
+#![cfg_attr(target_arch = "wasm32", no_std)]
+
+#[allow(unused_imports)]
+use nilometer_plugins::Counter;
+
+nilometer_plugin::export_plugin!(Counter);

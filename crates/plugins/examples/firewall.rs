@@ -1,0 +1,7 @@
+//! The stateful firewall as a module of WebAssembly.
+#![cfg_attr(target_arch = "wasm32", no_std)]
+
+#[allow(unused_imports)]
+use nilometer_plugins::Firewall;
+
+nilometer_plugin::export_plugin!(Firewall);

@@ -1,0 +1,7 @@
+//! The NAT as a module of WebAssembly.
+#![cfg_attr(target_arch = "wasm32", no_std)]
+
+#[allow(unused_imports)]
+use nilometer_plugins::Nat;
+
+nilometer_plugin::export_plugin!(Nat);
