@@ -1,6 +1,8 @@
 //! The plugins that every router has: those of `nilometer-plugins`, as native classes.
 
-use nilometer_plugins::{Counter, Firewall, Loss, Nat, Policer, Remarker, Sampler, Scrubber};
+use nilometer_plugins::{
+    Counter, Firewall, Loss, Nat, Policer, Remarker, Sampler, Scrubber, WaveVideo,
+};
 use nilometer_router::plugin::Class;
 
 use crate::Native;
@@ -16,6 +18,7 @@ pub fn builtin() -> Vec<Box<dyn Class>> {
         Box::new(Native::<Remarker>::new()),
         Box::new(Native::<Sampler>::new()),
         Box::new(Native::<Scrubber>::new()),
+        Box::new(Native::<WaveVideo>::new()),
     ]
 }
 

@@ -10,6 +10,7 @@
 //! | [`Remarker`] | sets the DSCP | RFC 2474 |
 //! | [`Sampler`] | exports every Nth packet's flow as IPFIX | RFC 7011, RFC 5475 |
 //! | [`Scrubber`] | bounds half-open connections, by source and by destination | RFC 4987 |
+//! | [`WaveVideo`] | drops a video's highest sub-bands where its share of the link does not suffice | DER, 5 |
 //!
 //! Each is a native class of the router and, exported by a line in `examples/`, a module of WebAssembly. All tables are
 //! bounded, and time and chance come from outside: the same packets give the same decisions everywhere.
@@ -28,6 +29,7 @@ pub mod sampler;
 pub mod scrubber;
 #[cfg(test)]
 mod testing;
+pub mod wave_video;
 
 pub use counter::Counter;
 pub use firewall::Firewall;
@@ -37,6 +39,7 @@ pub use policer::Policer;
 pub use remarker::Remarker;
 pub use sampler::Sampler;
 pub use scrubber::Scrubber;
+pub use wave_video::WaveVideo;
 
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;

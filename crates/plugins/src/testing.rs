@@ -15,6 +15,8 @@ use nilometer_plugin::{Decision, Headers, Packet, Plugin, Running, Services};
 pub(crate) struct Wishes {
     pub(crate) emitted: Vec<Vec<u8>>,
     pub(crate) lines: Vec<String>,
+    /// What the scheduler says.
+    pub(crate) share_bps: Option<u64>,
 }
 
 impl Services for Wishes {
@@ -28,7 +30,7 @@ impl Services for Wishes {
     }
 
     fn share_bps(&self) -> Option<u64> {
-        None
+        self.share_bps
     }
 }
 
@@ -156,13 +158,19 @@ fn end(text: &str) -> SocketAddr {
 
 /// A UDP datagram with so many bytes of payload.
 pub(crate) fn udp(source: &str, destination: &str, payload_bytes: u16) -> Vec<u8> {
+    let data: Vec<u8> = (0..payload_bytes).map(|at| at as u8).collect();
+    udp_of(source, destination, &data)
+}
+
+/// The same with these data.
+pub(crate) fn udp_of(source: &str, destination: &str, data: &[u8]) -> Vec<u8> {
     let (source, destination) = (end(source), end(destination));
     let mut payload = Vec::new();
     payload.extend(source.port().to_be_bytes());
     payload.extend(destination.port().to_be_bytes());
-    payload.extend((8 + payload_bytes).to_be_bytes());
+    payload.extend((8 + data.len() as u16).to_be_bytes());
     payload.extend([0, 0]);
-    payload.extend((0..payload_bytes).map(|at| at as u8));
+    payload.extend(data);
     packet(source.ip(), destination.ip(), UDP, &payload)
 }
 

@@ -134,9 +134,9 @@ pub(super) fn check(config: &RouterConfig) -> Result<()> {
         plugins.len()
     );
     for (at, plugin) in plugins.iter().enumerate() {
-        plugin.check()?;
         let is_new = plugins[..at].iter().all(|other| other.name != plugin.name);
         ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
+        plugin.make(config.seed)?;
     }
     for (number, filter) in config.filters.iter().enumerate() {
         for name in &filter.plugins {

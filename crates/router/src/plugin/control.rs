@@ -81,8 +81,8 @@ pub enum ControlError {
     /// There is one already.
     #[error("there is a plugin instance {0:?} already")]
     Taken(String),
-    /// It stands in chains of filters.
-    #[error("the plugin instance {0:?} is bound to {1} filters; remove them first")]
+    /// It stands in chains of filters: its name, and how many they are.
+    #[error("filters hand packets to the plugin instance {0:?} ({1} of them); remove them first")]
     Bound(String, usize),
     /// There are too many.
     #[error("there are {INSTANCES_MAX} plugin instances, and there may be no more")]

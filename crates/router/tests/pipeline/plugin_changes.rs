@@ -156,3 +156,55 @@ fn a_thousand_changes_under_load_lose_and_reorder_nothing() {
     }
     assert_eq!(processed.load(Ordering::Relaxed), u64::from(CHANGES) * 2 * TOGETHER as u64);
 }
+
+/// Wants to be called at once, always.
+struct Hasty(Arc<AtomicU64>);
+
+impl Instance for Hasty {
+    fn process(&mut self, _: Time, _: &mut Batch<'_>, _: &mut Effects) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        _: Time,
+        _: &str,
+        _: &mut Effects,
+    ) -> Result<Result<String, String>, Fault> {
+        Ok(Ok(String::new()))
+    }
+
+    fn handle_timeout(&mut self, _: Time, _: &mut Effects) -> Result<(), Fault> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(Time::ZERO)
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn a_timer_that_is_always_due_is_served_ten_times_a_millisecond() {
+    let mut bench = Bench::new();
+    let calls = Arc::new(AtomicU64::new(0));
+    let class = ClassFacts {
+        name: "hasty".into(),
+        version: "1".into(),
+        engine: Engine::Native,
+        seen_bytes: 0,
+    };
+    let hasty = Box::new(Hasty(Arc::clone(&calls)));
+    bench.router.plugins_mut().add("hasty", class, hasty, OnFault::Drop).expect("room");
+    bench.drain(); // a millisecond
+    assert_eq!(calls.load(Ordering::Relaxed), 10);
+    assert!(bench.router.poll_timeout().is_some_and(|due| due > bench.now));
+}

@@ -5,6 +5,7 @@ mod ctl;
 mod hosts;
 mod lists;
 mod offload;
+mod plugins;
 mod refusals;
 mod site;
 mod strangers;
