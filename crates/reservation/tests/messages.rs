@@ -1,0 +1,164 @@
+//! RSVP messages: what is written is read again, and no bytes make a panic.
+
+mod samples;
+
+use std::net::Ipv4Addr;
+
+use nilometer_reservation::message::*;
+use nilometer_stat::Rng;
+use samples::{PURPOSE, message};
+
+const DRAWN: u64 = 400;
+
+#[test]
+fn every_message_comes_back_as_it_was_written() {
+    for kind in MessageType::ALL {
+        for index in 0..DRAWN {
+            let drawn = message(&mut Rng::new(1, PURPOSE, index), kind);
+            let bytes = drawn.write(63);
+            let received = Message::read(&bytes).unwrap_or_else(|why| panic!("{drawn:?}: {why}"));
+            assert_eq!(received, Received { message: drawn, send_ttl: 63, objects_ignored: 0 });
+        }
+    }
+}
+
+/// The bytes of a Path by RFC 2205, 3.1.3 and appendix A, and RFC 2210, 3.1, counted out by hand.
+#[test]
+fn a_path_stands_as_the_rfc_has_it() {
+    let path = Path {
+        session: Session {
+            destination: Ipv4Addr::new(192, 0, 2, 9).into(),
+            protocol: 17,
+            port: 5_004,
+        },
+        hop: Hop { address: Ipv4Addr::new(192, 0, 2, 1).into(), handle: 3 },
+        refresh_ms: 30_000,
+        route: None,
+        sender: Sender { source: Ipv4Addr::new(192, 0, 2, 7).into(), port: 4_000 },
+        tspec: Tspec::new(125_000.0, 3_000.0),
+        adspec: None,
+    };
+    let bytes = Message::Path(path).write(64);
+    let expected = [
+        &[0x10, 1, 0, 0, 64, 0, 0, 88][..],
+        &[0, 12, 1, 1, 192, 0, 2, 9, 17, 0, 0x13, 0x8c],
+        &[0, 12, 3, 1, 192, 0, 2, 1, 0, 0, 0, 3],
+        &[0, 8, 5, 1, 0, 0, 0x75, 0x30],
+        &[0, 12, 11, 1, 192, 0, 2, 7, 0, 0, 0x0f, 0xa0],
+        &[0, 36, 12, 2, 0, 0, 0, 7, 1, 0, 0, 6, 127, 0, 0, 5],
+        &125_000f32.to_be_bytes(),
+        &3_000f32.to_be_bytes(),
+        &f32::INFINITY.to_be_bytes(),
+        &[0, 0, 0, 64, 0, 0, 0x05, 0xdc],
+    ];
+    let expected = expected.concat();
+    assert_eq!(bytes[..2], expected[..2]);
+    assert_eq!(bytes[4..], expected[4..], "all but the checksum");
+}
+
+#[test]
+fn every_changed_byte_is_noticed() {
+    for kind in MessageType::ALL {
+        let bytes = message(&mut Rng::new(2, PURPOSE, 0), kind).write(63);
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert!(Message::read(&changed).is_err(), "{kind}: byte {at}");
+        }
+    }
+}
+
+/// Without a checksum whatever is damaged reaches the readers of objects.
+#[test]
+fn any_bytes_are_a_message_or_an_error() {
+    let mut read = 0;
+    for kind in MessageType::ALL {
+        for index in 0..DRAWN {
+            let mut rng = Rng::new(3, PURPOSE, index);
+            let mut bytes = message(&mut rng, kind).write(63);
+            bytes[2..4].fill(0);
+            for _ in 0..1 + rng.below(4) {
+                let at = 8 + rng.below(bytes.len() as u64 - 8) as usize;
+                bytes[at] = match rng.below(3) {
+                    0 => rng.below(256) as u8,
+                    1 => bytes[at] ^ 1 << rng.below(8),
+                    _ => [0, 255, 4, 127][rng.below(4) as usize],
+                };
+            }
+            let end =
+                if rng.below(4) == 0 { rng.below(bytes.len() as u64) } else { bytes.len() as u64 };
+            bytes.truncate(end as usize);
+            if rng.below(2) == 0 && bytes.len() >= 8 {
+                let length = (bytes.len() as u16).to_be_bytes();
+                bytes[6..8].copy_from_slice(&length);
+            }
+            if let Ok(received) = Message::read(&bytes) {
+                // What was read can be written, and is read the same again.
+                let again = Message::read(&received.message.write(received.send_ttl));
+                assert_eq!(again.map(|again| again.message), Ok(received.message));
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 100, "some of them are messages: {read}");
+    for length in 0..64 {
+        let mut rng = Rng::new(4, PURPOSE, length);
+        let bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
+        assert!(Message::read(&bytes).is_err());
+    }
+}
+
+/// Adds an object in front of all others.
+fn with_object(kind: MessageType, object: &[u8]) -> Result<Received, Malformed> {
+    let mut bytes = message(&mut Rng::new(5, PURPOSE, 1), kind).write(63);
+    bytes.splice(8..8, object.iter().copied());
+    bytes[2..4].fill(0);
+    let length = (bytes.len() as u16).to_be_bytes();
+    bytes[6..8].copy_from_slice(&length);
+    Message::read(&bytes)
+}
+
+#[test]
+fn unknown_classes_are_treated_by_their_high_bits() {
+    for kind in MessageType::ALL {
+        for class in [0x42, 0x7f] {
+            let expected = Malformed::UnknownClass { at: 8, class, c_type: 5 };
+            assert_eq!(with_object(kind, &[0, 4, class, 5]), Err(expected));
+            assert_eq!(expected.report(), Some((13, u16::from_be_bytes([class, 5]))));
+        }
+        for class in [0x80, 0xbf, 0xc0, 0xff] {
+            let received = with_object(kind, &[0, 8, class, 1, 1, 2, 3, 4]).expect("passed over");
+            assert_eq!(received.objects_ignored, 1);
+        }
+        // POLICY_DATA, INTEGRITY and SCOPE are known.
+        for class in [14, 4, 7] {
+            assert_eq!(with_object(kind, &[0, 4, class, 1]).expect("known").objects_ignored, 0);
+        }
+        let unknown = Malformed::UnknownCType { at: 8, class: 1, c_type: 9 };
+        assert_eq!(with_object(kind, &[0, 4, 1, 9]), Err(unknown));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let bytes = message(&mut Rng::new(6, PURPOSE, 0), MessageType::Path).write(63);
+    assert_eq!(Message::read(&bytes[..7]), Err(Malformed::Length(7)));
+    let arrived = bytes.len() - 4;
+    let claimed = bytes.len();
+    assert_eq!(Message::read(&bytes[..arrived]), Err(Malformed::Claimed { claimed, arrived }));
+    assert_eq!(
+        with_object(MessageType::Path, &[0, 6, 0xff, 1, 0, 0]),
+        Err(Malformed::ObjectLength { at: 8, bytes: 6 })
+    );
+    assert_eq!(
+        with_object(MessageType::Path, &[0xff, 0xfc, 0xff, 1]),
+        Err(Malformed::ObjectLength { at: 8, bytes: 0xfffc })
+    );
+    let second = [0, 8, 5, 1, 0, 0, 0, 1];
+    let misplaced = with_object(MessageType::Path, &second).expect_err("twice");
+    assert!(matches!(misplaced, Malformed::Misplaced { object: "TIME_VALUES", .. }));
+    let mut many = Vec::new();
+    (0..OBJECTS_MAX).for_each(|_| many.extend([0, 4, 0xff, 1]));
+    let refused = with_object(MessageType::Path, &many);
+    assert_eq!(refused, Err(Malformed::TooMany { what: "objects", most: OBJECTS_MAX }));
+}
