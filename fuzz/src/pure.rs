@@ -10,6 +10,8 @@ use nilometer_flow::framing::{Extent, extent, well_formed};
 use nilometer_flow::nfcapd::Blocks;
 use nilometer_flow::template::{Exporter, Limits};
 use nilometer_flow::{flow_tools, netflow5, netflow7};
+use nilometer_reservation::message::Message;
+use nilometer_reservation::packet;
 use nilometer_router::classifier::classbench;
 use nilometer_router::fpm;
 use nilometer_router::header::Header;
@@ -22,7 +24,7 @@ use nilometer_wire::packet::{Parsed, parse};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets here.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("netflow5", of_netflow5),
     ("netflow7", of_netflow7),
     ("netflow9", of_netflow9),
@@ -36,6 +38,7 @@ pub const TARGETS: [Target; 13] = [
     ("rtnetlink", of_rtnetlink),
     ("filters", of_filters),
     ("video", of_video),
+    ("rsvp", of_rsvp),
 ];
 
 /// Records of any decoder are in their order, and no more than so many bytes may announce.
@@ -269,5 +272,18 @@ pub fn of_video(bytes: &[u8]) {
         if let Ok(counts) = receiver.finish(count, &mut |_, _| frames += 1) {
             assert!(counts.frames == frames && frames == before.max(count.into()));
         }
+    }
+}
+
+/// A message of RSVP, without its checksum: what is read is written, and read the same again. Or a packet of one.
+pub fn of_rsvp(bytes: &[u8]) {
+    let mut unsummed = bytes.to_vec();
+    unsummed.iter_mut().skip(2).take(2).for_each(|byte| *byte = 0);
+    if let Ok(received) = Message::read(&unsummed) {
+        let again = Message::read(&received.message.write(received.send_ttl));
+        assert_eq!(again.map(|again| again.message), Ok(received.message));
+    }
+    if let Ok((_, message)) = packet::read(bytes) {
+        assert!(message.len() < bytes.len());
     }
 }

@@ -1,12 +1,14 @@
 //! What we write as RSVP is RSVP to others: tshark reads the messages and complains of none.
 
+mod network;
 mod samples;
 
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use nilometer_reservation::message::MessageType;
+use network::{Network, SECOND, descriptor, udp_session};
+use nilometer_reservation::message::{MessageType, Style};
 use nilometer_reservation::packet::{self, Envelope};
 use nilometer_stat::Rng;
 use samples::{PURPOSE, message};
@@ -30,12 +32,9 @@ fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-#[test]
-fn tshark_reads_every_message_without_a_complaint() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        return eprintln!("skipped: no tshark here");
-    }
-    let mut packets = Vec::new();
+/// Messages of every type, 40 of each.
+fn drawn() -> (Vec<Vec<u8>>, Vec<u8>) {
+    let (mut packets, mut types) = (Vec::new(), Vec::new());
     for kind in MessageType::ALL.into_iter().filter(|kind| kind.number() < 240) {
         for index in 0..DRAWN {
             let drawn = message(&mut Rng::new(7, PURPOSE, index), kind);
@@ -47,23 +46,59 @@ fn tshark_reads_every_message_without_a_complaint() {
             let has_router_alert = kind.has_router_alert();
             let envelope = Envelope { source, destination, ttl: 63, has_router_alert };
             packets.push(packet::write(&envelope, &drawn.write(63)));
+            types.push(kind.number());
         }
     }
+    (packets, types)
+}
+
+/// What two hosts and two routers say to each other from a path to its end, with a refusal.
+fn spoken() -> Vec<Vec<u8>> {
+    let mut network = Network::new(4, &[(0, 1), (1, 2), (2, 3)]);
+    let session = udp_session(network.address(3));
+    let sender = network.announce(0, session, 9e6);
+    network.run(SECOND);
+    for rate in [1e6, 9e6] {
+        let flows = vec![descriptor(rate, &[sender])];
+        let style = Style::FixedFilter;
+        network
+            .with(3, |process, now, _| process.reserve(now, session, style, flows, true))
+            .expect("a path is there");
+        network.run(SECOND * 60);
+    }
+    network.with(3, |process, now, _| process.release(now, session));
+    network.run(SECOND);
+    network.with(0, |process, now, _| process.withdraw(now, session, sender));
+    network.run(SECOND);
+    network.packets.into_iter().map(|(_, packet)| packet).collect()
+}
+
+#[test]
+fn tshark_reads_every_message_without_a_complaint() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        return eprintln!("skipped: no tshark here");
+    }
+    let (mut packets, types) = drawn();
+    let of_every_type = packets.len();
+    packets.extend(spoken());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rsvp.pcap");
     std::fs::write(&path, capture(&packets)).expect("a capture");
-    let fields = ["_ws.expert.message", "_ws.malformed", "rsvp.msg"];
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-o", "ip.check_checksum:TRUE", "-T", "fields", "-r"]).arg(&path);
+    let fields = ["_ws.expert.message", "_ws.malformed", "rsvp.msg"];
     fields.iter().for_each(|field| _ = tshark.args(["-e", field]));
     let output = tshark.output().expect("tshark runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
     assert_eq!(lines.len(), packets.len());
-    for (number, line) in lines.iter().enumerate() {
-        let kind = 1 + number as u64 / DRAWN;
-        let cells: Vec<&str> = line.split('\t').collect();
-        assert_eq!(cells[..3], ["", "", &kind.to_string()], "packet {}: {line}", number + 1);
+    for (number, cells) in lines.iter().enumerate() {
+        assert_eq!(cells[..2], ["", ""], "packet {}: {cells:?}", number + 1);
+    }
+    let read: Vec<String> = lines.iter().map(|cells| cells[2].to_owned()).collect();
+    assert_eq!(read[..of_every_type], types.iter().map(u8::to_string).collect::<Vec<_>>());
+    for kind in ["1", "2", "4", "5", "6", "7"] {
+        assert!(read[of_every_type..].iter().any(|read| read == kind), "type {kind} was spoken");
     }
     let output = Command::new("tshark").args(["-n", "-V", "-r"]).arg(&path).output();
     let text = String::from_utf8_lossy(&output.expect("tshark runs").stdout).into_owned();
