@@ -16,6 +16,13 @@ pub trait Packet {
     /// A number that all packets of its flow share: what queues are hashed by.
     fn flow(&self) -> u32;
 
+    /// The number of the reserved queue that it waits in, if its flow has a reservation
+    /// ([`crate::reserved`]).
+    #[inline]
+    fn reserved(&self) -> Option<u32> {
+        None
+    }
+
     /// Its ECN bits.
     fn ecn(&self) -> Ecn;
 

@@ -5,6 +5,7 @@ mod delay_twins;
 mod distributed;
 mod fifo_twins;
 mod laws;
+mod reserved;
 mod round_robin_twins;
 mod shares;
 mod sharing;
