@@ -219,6 +219,12 @@ impl<P: Packet, D: Discipline<P>> Reserved<P, D> {
         true
     }
 
+    /// Whether the queue of this number has a contract.
+    #[inline]
+    pub fn has(&self, number: u32) -> bool {
+        self.queues.get(number as usize).is_some_and(Option::is_some)
+    }
+
     /// What the queue of this number is doing, if it has a contract.
     pub fn state(&self, number: u32) -> Option<ReservedState> {
         Some(self.queues.get(number as usize)?.as_ref()?.state())

@@ -242,11 +242,10 @@ fn wildcard_filter_reserves_once_for_all_senders() {
     assert!(network.planes[2].is_empty() && network.planes[3].is_empty());
 }
 
-/// Sender 0, routers 1 and 2, receivers 3 and 4 of a group behind router 2.
+/// Sender 0, routers 1 and 2, receivers 3, 4 and 5 of a group behind router 2.
 fn tree() -> (Network, Session, Sender) {
-    let mut network = Network::new(5, &[(0, 1), (1, 2), (2, 3), (2, 4)]);
-    network.join(3);
-    network.join(4);
+    let mut network = Network::new(6, &[(0, 1), (1, 2), (2, 3), (2, 4), (2, 5)]);
+    [3, 4, 5].into_iter().for_each(|node| network.join(node));
     let session = udp_session(GROUP);
     let sender = network.announce(0, session, 9.0 * MEGA);
     network.run(SECOND);
@@ -286,11 +285,13 @@ fn a_request_that_is_too_large_leaves_the_smaller_ones_alone() {
     reserve(&mut network, 3, session, Style::FixedFilter, MEGA, &[sender]).expect("sent");
     network.run(SECOND);
     assert_eq!(network.rates(1), [1_000_000, 6_000_000], "the small one is there");
+    reserve(&mut network, 5, session, Style::FixedFilter, 1.5 * MEGA, &[sender]).expect("sent");
+    network.run(SECOND);
     // It stays for as long as both ask, through many attempts of the large one.
     network.take_upcalls(3);
     for _ in 0..40 {
         network.run(Span::from_secs(30));
-        assert_eq!(network.rates(1), [1_000_000, 6_000_000], "{:?}", network.now);
+        assert_eq!(network.rates(1), [1_500_000, 6_000_000], "{:?}", network.now);
     }
     let errors = network.take_upcalls(3);
     assert!(!errors.iter().any(|up| matches!(up, Upcall::ResvError { .. })), "{errors:?}");

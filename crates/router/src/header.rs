@@ -78,6 +78,8 @@ pub const FRAGMENT: u8 = 2;
 pub const LATER_FRAGMENT: u8 = 4;
 /// IPv4: it must not be fragmented.
 pub const DONT_FRAGMENT: u8 = 8;
+/// Not of the header: the packet's flow has a reservation.
+pub const RESERVED: u8 = 0x20;
 
 /// Where a packet stands in its frame and what its headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

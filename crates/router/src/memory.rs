@@ -10,11 +10,11 @@ pub use nilometer_wire::memory::{Memory, Place};
 pub struct Ticket {
     /// Where it lies.
     pub place: Place,
-    /// The same number for all packets of its flow.
+    /// The same number for all packets of its flow; with [`Ticket::RESERVED`] that of its reserved queue.
     pub flow: u32,
     /// Bytes that it takes on its link, with what the link adds to each frame.
     pub link_bytes: u16,
-    /// Its ECN bits as it came, [`Ticket::MARKED`] and [`Ticket::FILTERED`].
+    /// Its ECN bits as it came, [`Ticket::MARKED`], [`Ticket::FILTERED`] and [`Ticket::RESERVED`].
     pub bits: u8,
 }
 
@@ -23,6 +23,8 @@ impl Ticket {
     pub const MARKED: u8 = 0x80;
     /// It has met the filters of its output.
     pub const FILTERED: u8 = 0x40;
+    /// Its flow has a reservation, whose queue `flow` is.
+    pub const RESERVED: u8 = 0x20;
 
     /// Whether a queue marked it.
     #[inline]
@@ -40,6 +42,11 @@ impl Packet for Ticket {
     #[inline]
     fn flow(&self) -> u32 {
         self.flow
+    }
+
+    #[inline]
+    fn reserved(&self) -> Option<u32> {
+        (self.bits & Ticket::RESERVED != 0).then_some(self.flow)
     }
 
     fn ecn(&self) -> Ecn {
@@ -70,6 +77,9 @@ mod tests {
             let mut ticket = Ticket { bits, flow: 7, link_bytes: 1_538, ..Ticket::default() };
             assert_eq!((ticket.bytes(), ticket.flow(), ticket.ecn()), (1_538, 7, ecn));
             assert!(!ticket.is_marked());
+            assert_eq!(ticket.reserved(), None);
+            let reserved = Ticket { bits: bits | Ticket::RESERVED, ..ticket };
+            assert_eq!((reserved.reserved(), reserved.ecn()), (Some(7), ecn));
             ticket.mark();
             assert!(ticket.is_marked());
             assert_eq!((ticket.bits, ticket.ecn()), (0x80 | bits, ecn));

@@ -461,6 +461,6 @@ fn the_memory_of_a_thousand_rules() {
         told.push([young, alone.bytes(), by_port.bytes()]);
     }
     let expected =
-        [[48_000, 48_000, 96_000], [94_224, 95_656, 189_563], [109_488, 139_528, 224_752]];
+        [[48_000, 48_000, 96_000], [98_224, 99_656, 197_559], [113_488, 147_528, 232_752]];
     assert_eq!(told, expected);
 }

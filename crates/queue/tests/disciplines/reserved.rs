@@ -42,9 +42,12 @@ fn contract(kilobits: u64, bucket_bytes: u32) -> Contract {
     Contract { rate, bucket_bytes, capacity_bytes: 20_000 }
 }
 
+/// A reserved queue of the twin: its number, its contract, its clock, and what waits since when.
+type Reference = (u32, Contract, Time, VecDeque<(Time, Parcel)>);
+
 /// The same by looking at every queue for every packet.
 struct Twin {
-    queues: Vec<(u32, Contract, Time, VecDeque<(Time, Parcel)>)>,
+    queues: Vec<Reference>,
     best_effort: VecDeque<Parcel>,
 }
 

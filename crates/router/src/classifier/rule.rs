@@ -101,7 +101,7 @@ impl Octet {
     }
 }
 
-/// What becomes of a packet (DER, 3.3). (Of the paper's actions, reservations are not here yet.)
+/// What becomes of a packet (DER, 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Action {
     /// It is dropped.
@@ -111,6 +111,10 @@ pub enum Action {
     Permit,
     /// Plugins process it; then it is forwarded, unless one of them drops it.
     Active(ChainId),
+    /// Its flow has a reservation, and waits in the reserved queue of this number. Filters of reservations stand apart
+    /// from all others and are met after them ([`crate::pipeline::reserved`]), so that no reservation lets a packet
+    /// pass that a filter denies.
+    Reserved(u16),
 }
 
 /// A general match filter and its action. Fields left open ([`Rule::any`]) match everything.

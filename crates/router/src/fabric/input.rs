@@ -106,7 +106,7 @@ impl<P: Packet + Copy> Input<P> {
         }
         self.shares.admit(output)?;
         if let Some(pool) = pool
-            && let Err(reason) = pool.admit(output)
+            && let Err(reason) = pool.admit(output, false)
         {
             self.shares.leave(output, 1);
             return Err(reason);

@@ -38,7 +38,9 @@ use core::slice;
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
 use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Backlog, Drops, Ledger, Packet, Reason, Tally};
+use nilometer_queue::{
+    Any, Backlog, Contract, ContractError, Drops, Ledger, Packet, Reason, Reserved, Tally,
+};
 use nilometer_wire::{Rate, Span, Time};
 
 use input::Input;
@@ -145,15 +147,16 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
     ) {
         let (input, output) = ports;
+        let is_reserved = self.has_contract(output, &packet);
         let pool = self.pool.as_mut();
-        if self.queueing.is_some() {
+        if self.queueing.is_some() && !is_reserved {
             return self.inputs[input].enqueue(output, packet, pool, drops);
         }
         let bytes = packet.bytes();
         let ledger = &mut self.inputs[input].ledger;
         ledger.in_packets += 1;
         ledger.in_bytes += u64::from(bytes);
-        if let Some(Err(reason)) = pool.map(|pool| pool.admit(output)) {
+        if let Some(Err(reason)) = pool.map(|pool| pool.admit(output, is_reserved)) {
             ledger.drops.count(reason, bytes);
             return drops.dropped(reason, packet);
         }
@@ -173,6 +176,9 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
     ) {
         if self.queueing.is_some() {
+            if packets.iter().any(|(_, packet)| packet.reserved().is_some()) {
+                self.enqueue_reserved(now, input, packets, drops);
+            }
             return self.inputs[input].enqueue_all(packets, self.pool.as_mut(), drops);
         }
         for (output, packet) in packets.iter() {
@@ -181,6 +187,30 @@ impl<P: Packet + Copy> Fabric<P> {
         for (output, packet) in packets.drain(..) {
             self.enqueue(now, (input, usize::from(output)), packet, drops);
         }
+    }
+
+    /// Whether a packet waits in a reserved queue at its output.
+    #[inline(always)]
+    fn has_contract(&self, output: usize, packet: &P) -> bool {
+        packet.reserved().is_some_and(|queue| self.outputs[output].reserved().has(queue))
+    }
+
+    /// [`Fabric::enqueue`] of those that have a reservation, which are taken out of the list.
+    #[inline(never)]
+    fn enqueue_reserved(
+        &mut self,
+        now: Time,
+        input: usize,
+        packets: &mut Vec<(u16, P)>,
+        drops: &mut impl Drops<P>,
+    ) {
+        packets.retain(|(output, packet)| {
+            let is_reserved = self.has_contract(usize::from(*output), packet);
+            if is_reserved {
+                self.enqueue(now, (input, usize::from(*output)), *packet, drops);
+            }
+            !is_reserved
+        });
     }
 
     /// [`Fabric::announce`], then [`Fabric::cross`].
@@ -303,6 +333,40 @@ impl<P: Packet + Copy> Fabric<P> {
     ) {
         self.outputs[output].set_discipline(now, discipline, drops);
         self.settle(output);
+    }
+
+    /// Gives a reserved queue of `output` a contract, or another one (`nilometer_queue::reserved`). Packets that name
+    /// it cross the fabric at once, since their bandwidth is booked at both ports, and wait in it alone. Panics where
+    /// there is no such port.
+    ///
+    /// # Errors
+    /// When there is no such queue, or it would hold nothing.
+    pub fn reserve(
+        &mut self,
+        output: usize,
+        queue: u32,
+        contract: Contract,
+    ) -> Result<(), ContractError> {
+        self.outputs[output].reserve(queue, contract)
+    }
+
+    /// Ends the contract of a reserved queue of `output`, and says whether it had one; what waits in it goes on as best
+    /// effort. Panics where there is no such port.
+    pub fn release(
+        &mut self,
+        now: Time,
+        output: usize,
+        queue: u32,
+        drops: &mut impl Drops<P>,
+    ) -> bool {
+        let is_ended = self.outputs[output].release(now, queue, drops);
+        self.settle(output);
+        is_ended
+    }
+
+    /// The reserved queues of `output`. Panics where there is no such port.
+    pub fn reserved(&self, output: usize) -> &Reserved<P, Any<P>> {
+        self.outputs[output].reserved()
     }
 
     /// Says that the discipline of `output` is the one that a port has where nobody asks for another, or

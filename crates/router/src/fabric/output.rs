@@ -2,7 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Packet};
+use nilometer_queue::{
+    Any, Backlog, Contract, ContractError, Discipline, Drops, Ledger, Packet, Reserved,
+};
 use nilometer_wire::{Rate, Span, Time};
 
 use super::Counted;
@@ -32,7 +34,7 @@ pub const BURST: Span = Span::from_nanos(50_000_000);
 /// closer than its rate allows, whatever its burst is.
 #[derive(Debug)]
 pub(super) struct Output<P> {
-    discipline: Any<P>,
+    discipline: Reserved<P, Any<P>>,
     /// Nobody has asked for this discipline ([`super::Fabric::set_usual`]).
     pub(super) is_usual: bool,
     /// The rate of the link; without one only the device limits it.
@@ -59,7 +61,7 @@ pub(super) struct Output<P> {
 impl<P: Packet> Output<P> {
     pub(super) fn new(discipline: Any<P>) -> Output<P> {
         Output {
-            discipline,
+            discipline: Reserved::new(discipline),
             is_usual: false,
             rate: None,
             burst_bytes: None,
@@ -252,17 +254,34 @@ impl<P: Packet> Output<P> {
         drops: &mut impl Drops<P>,
     ) {
         self.is_usual = false;
-        let mut old = core::mem::replace(&mut self.discipline, discipline);
+        let mut old = core::mem::replace(self.discipline.inner_mut(), discipline);
         let mut counted = Counted { tally: &mut self.ledger.drops, drops };
         while let Some(packet) = old.dequeue(now, &mut counted) {
-            self.discipline.enqueue(now, packet, &mut counted);
+            self.discipline.inner_mut().enqueue(now, packet, &mut counted);
         }
+    }
+
+    /// Gives the reserved queue of this number a contract.
+    pub(super) fn reserve(&mut self, queue: u32, contract: Contract) -> Result<(), ContractError> {
+        self.discipline.set(queue, contract)
+    }
+
+    /// Ends the contract of a reserved queue; whether it had one.
+    pub(super) fn release(&mut self, now: Time, queue: u32, drops: &mut impl Drops<P>) -> bool {
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        self.discipline.remove(now, queue, &mut counted)
+    }
+
+    /// The reserved queues, and the discipline behind them.
+    pub(super) fn reserved(&self) -> &Reserved<P, Any<P>> {
+        &self.discipline
     }
 
     /// Whether a packet that comes now leaves as if nothing stood here: the device alone limits the link,
     /// the wire has no length and is empty, nothing waits, and the discipline is nobody's wish.
     pub(super) fn is_transparent(&self) -> bool {
         self.is_usual
+            && self.discipline.contracts() == 0
             && self.rate.is_none()
             && self.delay == Span::ZERO
             && self.wire.is_empty()
@@ -281,7 +300,7 @@ impl<P: Packet> Output<P> {
     }
 
     pub(super) fn discipline(&self) -> &Any<P> {
-        &self.discipline
+        self.discipline.inner()
     }
 
     /// All that is here, on the wire too.

@@ -57,7 +57,7 @@ fn one_packet_more_or_less_is_an_imbalance() {
             fabric.outputs[0].ledger.in_packets += 1;
         },
         // The memory counts one that is not there.
-        |fabric| fabric.pool.as_mut().expect("a memory").admit(0).expect("room"),
+        |fabric| fabric.pool.as_mut().expect("a memory").admit(0, false).expect("room"),
     ];
     for (number, spoil) in spoil.into_iter().enumerate() {
         let mut fabric = filled();

@@ -86,7 +86,7 @@ impl Router {
     fn active<A: Version>(&mut self, rule: Option<RuleId>) -> Option<ChainId> {
         match A::filters(&mut self.tables).found(rule)?.action {
             Action::Active(chain) => Some(chain),
-            Action::Deny | Action::Permit => None,
+            Action::Deny | Action::Permit | Action::Reserved(_) => None,
         }
     }
 

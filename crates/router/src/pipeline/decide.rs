@@ -297,6 +297,9 @@ impl Router {
     }
 }
 
+// The note of a reservation is the ticket's bit.
+const _: () = assert!(header::RESERVED == Ticket::RESERVED);
+
 /// Writes the link header and the time to live; the ticket of a packet that leaves by the port of this
 /// `plan`. (Always inlined: a ticket that is put together in small stores and copied by a wide load waits
 /// for all stores before it, and those to the frame are slow.)
@@ -324,7 +327,7 @@ pub(super) fn rewrite<A: Version, M: Memory>(
         place,
         flow: brief.hash as u32,
         link_bytes: place.bytes + plan.overhead_bytes,
-        bits: brief.traffic_class & 3,
+        bits: brief.traffic_class & 3 | brief.notes & header::RESERVED,
     }
 }
 

@@ -41,6 +41,7 @@ mod own;
 pub mod port;
 mod port_plan;
 mod replicate;
+pub mod reserved;
 pub mod reverse;
 mod send;
 pub mod shortcut;
@@ -77,6 +78,7 @@ use groups::Groups;
 use lane::Lanes;
 pub use output_filters::{OUTPUT_FILTERS_MAX, OutputFilters};
 use port::{PortPlan, RouterPort};
+use reserved::ReservedFlows;
 use slow::SlowPath;
 use stage::{Probe, Stage};
 use ways_back::WaysBack;
@@ -172,6 +174,7 @@ pub struct Router {
     groups: Groups,
     plugins: ControlUnit,
     outputs: OutputFilters,
+    reserved: ReservedFlows,
     account: Account,
 }
 
@@ -218,6 +221,7 @@ impl Router {
             slow: SlowPath::new(plan.seed, &plan.rfc1812),
             plugins: ControlUnit::default(),
             outputs: OutputFilters::default(),
+            reserved: ReservedFlows::default(),
             account: Account::default(),
         })
     }
@@ -245,6 +249,7 @@ impl Router {
             self.divert(now, input, memory);
             probe.enter(Stage::LookUp);
             self.look_up();
+            self.meet_reservations(input);
             probe.enter(Stage::Rewrite);
             self.decide(now, input, memory);
             probe.enter(Stage::VirtualQueue);

@@ -118,7 +118,7 @@ impl Router {
                 self.copy_to_management(input, ticket.place, memory);
             }
             match action {
-                Action::Permit => {}
+                Action::Permit | Action::Reserved(_) => {}
                 Action::Deny => {
                     leaves[at] = false;
                     self.discard(input, ticket.place, Discard::Denied, memory);

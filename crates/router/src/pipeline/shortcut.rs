@@ -21,6 +21,7 @@
 //!   the filters        one of its port that denies, copies, looks at flags or
 //!                      hands packets to plugins; any of an output             no shortcut
 //!                      one that permits counts: credited afterwards
+//!   the reservation    its flow has one                                            no shortcut
 //!   the way back       another port than the one that it came by (RFC 3704)        no shortcut
 //!   the route          none, one that rejects, or back to where it came from,
 //!                      of which the sender may have to be told (a redirect)        no shortcut
@@ -146,6 +147,9 @@ impl Router {
         if let Some(filter) = self.tables.filters4.found(found[0])
             && (filter.action != Action::Permit || filter.is_copied)
         {
+            return None;
+        }
+        if self.reserved.has(input, *key) {
             return None;
         }
         let martians = self.plan.martians;

@@ -10,6 +10,7 @@ use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
 use super::lane::{Brief, Lane, Lanes};
 use super::port::{Held, RouterPort};
+use super::reserved::ReservedFlows;
 use super::ways_back::WaysBack;
 use crate::classifier::Classified;
 use crate::discard::Discard;
@@ -31,6 +32,7 @@ pub(super) trait Version: Protocol + Classified + Default {
     const IS_SIX: bool = Self::BITS == 128;
     fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
     fn filters(tables: &mut Tables) -> &mut Filters<Self>;
+    fn reserved(flows: &mut ReservedFlows) -> &mut Filters<Self>;
     /// What the forwarding table says.
     fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
     fn ways_back(router: &Router) -> &WaysBack<Self>;
@@ -80,6 +82,10 @@ impl Version for u32 {
     #[inline]
     fn filters(tables: &mut Tables) -> &mut Filters<u32> {
         &mut tables.filters4
+    }
+
+    fn reserved(flows: &mut ReservedFlows) -> &mut Filters<u32> {
+        &mut flows.filters4
     }
 
     fn ways_back(router: &Router) -> &WaysBack<u32> {
@@ -188,6 +194,10 @@ impl Version for u128 {
     #[inline]
     fn filters(tables: &mut Tables) -> &mut Filters<u128> {
         &mut tables.filters6
+    }
+
+    fn reserved(flows: &mut ReservedFlows) -> &mut Filters<u128> {
+        &mut flows.filters6
     }
 
     fn ways_back(router: &Router) -> &WaysBack<u128> {

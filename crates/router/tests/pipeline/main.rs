@@ -16,6 +16,7 @@ mod plugin_changes;
 mod plugin_hostile;
 mod plugins;
 mod recorded;
+mod reserved;
 mod reverse;
 mod shortcut;
 mod storm;

@@ -1,0 +1,190 @@
+//! Reserved flows: their packets are found in a batch, given to their reserved queue and kept on their pinned route.
+//!
+//! A reservation consists of a contract at its output ([`crate::Fabric::reserve`]) and of filters that say which
+//! packets it is for (DER, 3.5: "a new rule is added to the classifier to bind the reserved flow to its
+//! reservation"). These filters stand apart from those of the operator, behind them on a packet's way: who may reserve
+//! cannot thereby pass what is denied. The order is
+//!
+//! ```text
+//!   classify ─ plugins ─ look up ─ reservations ─ decide ─┬─ reserved ─► output, queue of the flow
+//!                                  (queue, pinned route)  └─ others ───► virtual output queue
+//! ```
+//!
+//! What takes the slow path (options, pieces of packets, groups) goes as best effort, and so does a fragment without
+//! ports, which no filter of ports can know (RFC 2205, 1.2 expects flows that are not fragmented). A router without
+//! reservations pays a comparison a batch.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::mem;
+
+use nilometer_queue::{Contract, ContractError, RESERVED_QUEUES_MAX};
+use nilometer_wire::Time;
+
+use super::Router;
+use super::engine::Filters;
+use super::lane::Lane;
+use super::version::Version;
+use crate::classifier::{Action, Classified, ClassifierTuples, Inputs, Refused, Rule, RuleId};
+use crate::fib::NextHop;
+use crate::header::{self, Key};
+use crate::memory::{GiveBack, Memory};
+
+/// Filters of reservations that there may be; a reservation of several senders has several.
+pub const RESERVED_FILTERS_MAX: u32 = 4 * RESERVED_QUEUES_MAX;
+
+/// The reservation of a flow at its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservedFlow {
+    /// The reserved queue that its packets wait in.
+    pub queue: u16,
+    /// Where they go, whatever their route says: a pinned route. None leaves it to the route.
+    pub pinned: Option<NextHop>,
+}
+
+/// The filters of reservations, of both families.
+pub struct ReservedFlows {
+    pub(super) filters4: Filters<u32>,
+    pub(super) filters6: Filters<u128>,
+    /// The pinned route of each filter, by number.
+    pinned: Vec<Option<NextHop>>,
+    /// The filter of each packet of a lane.
+    found: Vec<Option<RuleId>>,
+}
+
+impl Default for ReservedFlows {
+    fn default() -> ReservedFlows {
+        fn none<A: Classified + Send + 'static>() -> Filters<A> {
+            Filters::new(Box::new(ClassifierTuples::<A>::new(RESERVED_FILTERS_MAX)))
+        }
+        ReservedFlows { filters4: none(), filters6: none(), pinned: Vec::new(), found: Vec::new() }
+    }
+}
+
+impl ReservedFlows {
+    /// Gives packets that come by `inputs` and match a rule of IPv4 or of IPv6 to a reserved flow; both, or none.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn insert(
+        &mut self,
+        id: RuleId,
+        inputs: Inputs,
+        (four, six): (Option<Rule<u32>>, Option<Rule<u128>>),
+        flow: ReservedFlow,
+    ) -> Result<(), Refused> {
+        let action = Action::Reserved(flow.queue);
+        let four = four.map(|rule| Rule { action, ..rule });
+        let six = six.map(|rule| Rule { action, ..rule });
+        four.map_or(Ok(()), |rule| self.filters4.insert_at(id, inputs, rule))?;
+        let six = six.map_or(Ok(()), |rule| self.filters6.insert_at(id, inputs, rule));
+        six.inspect_err(|_| _ = self.filters4.remove(id))?;
+        let at = id.0 as usize;
+        if self.pinned.len() <= at {
+            self.pinned.resize(at + 1, None);
+        }
+        self.pinned[at] = flow.pinned;
+        Ok(())
+    }
+
+    /// Takes a filter out; whether there was one.
+    pub fn remove(&mut self, id: RuleId) -> bool {
+        let four = self.filters4.remove(id).is_some();
+        self.filters6.remove(id).is_some() || four
+    }
+
+    /// Packets and bytes that a filter has met.
+    pub fn met(&self, id: RuleId) -> Option<(u64, u64)> {
+        let four = self.filters4.get(id).map(|(_, filter)| filter);
+        let filter = four.or_else(|| self.filters6.get(id).map(|(_, filter)| filter))?;
+        Some((filter.packets, filter.bytes))
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.filters4.is_empty() && self.filters6.is_empty()
+    }
+
+    /// Whether a flow of IPv4 that comes by `input` has a reservation.
+    pub(super) fn has(&mut self, input: usize, key: Key<u32>) -> bool {
+        let mut found = [None];
+        self.filters4.classify(input, &[key], &mut found);
+        found[0].is_some()
+    }
+}
+
+impl Router {
+    /// Marks the packets of a batch whose flows have a reservation, and pins their routes.
+    #[inline(always)]
+    pub(super) fn meet_reservations(&mut self, input: usize) {
+        if !self.reserved.is_empty() {
+            self.meet_reservations_of::<u32>(input);
+            self.meet_reservations_of::<u128>(input);
+        }
+    }
+
+    #[inline(never)]
+    fn meet_reservations_of<A: Version>(&mut self, input: usize) {
+        let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        let mut found = mem::take(&mut self.reserved.found);
+        found.clear();
+        found.resize(lane.packets, None);
+        let filters = A::reserved(&mut self.reserved);
+        filters.classify(input, &lane.keys[..lane.packets], &mut found);
+        for (at, found) in found.iter().enumerate() {
+            let Some(id) = *found else { continue };
+            let brief = &mut lane.briefs[at];
+            let (action, _) = A::reserved(&mut self.reserved).meet(Some(id), brief.ip_bytes);
+            let Action::Reserved(queue) = action else { continue };
+            // The upper half goes on choosing among the ways of a group.
+            brief.hash = brief.hash >> 32 << 32 | u64::from(queue);
+            brief.notes |= header::RESERVED;
+            let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
+            lane.next[at] = pinned.or(lane.next[at]);
+        }
+        self.reserved.found = found;
+        *A::lane(&mut self.lanes) = lane;
+    }
+
+    /// The filters of reservations.
+    pub fn reserved(&self) -> &ReservedFlows {
+        &self.reserved
+    }
+
+    /// The filters of reservations, for changes between batches.
+    pub fn reserved_mut(&mut self) -> &mut ReservedFlows {
+        &mut self.reserved
+    }
+
+    /// Gives a reserved queue of `output` a contract, or another one.
+    ///
+    /// # Errors
+    /// When there is no such queue, or it would hold nothing.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn reserve(
+        &mut self,
+        output: usize,
+        queue: u16,
+        contract: Contract,
+    ) -> Result<(), ContractError> {
+        self.fabric.reserve(output, queue.into(), contract)
+    }
+
+    /// Ends the contract of a reserved queue of `output`, and says whether it had one; its packets go on as best
+    /// effort.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn unreserve<M: Memory>(
+        &mut self,
+        now: Time,
+        output: usize,
+        queue: u16,
+        memory: &mut M,
+    ) -> bool {
+        self.fabric.release(now, output, queue.into(), &mut GiveBack(memory))
+    }
+}
