@@ -15,6 +15,8 @@ const TOKEN_BUCKET_TSPEC: u8 = 127;
 const GUARANTEED_RSPEC: u8 = 130;
 const TSPEC_WORDS: u16 = 5;
 const RSPEC_WORDS: u16 = 2;
+/// No IP packet is smaller.
+const IP_BYTES_MIN: u32 = 20;
 
 /// TOKEN_BUCKET_TSPEC: the traffic of a flow (RFC 2215, 3.6). Rates are bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +161,17 @@ impl FlowSpec {
         };
         let whole = rate as u64;
         if (whole as f32) < rate { whole + 1 } else { whole }
+    }
+
+    /// The rate and the bucket as a link counts them that adds so many bytes to each IP packet: the rate of a stream of
+    /// the flow's smallest packets (RFC 2210, 3.1: m is there for this).
+    pub fn on_link(&self, overhead_bytes: u32) -> (u64, u32) {
+        let smallest = u64::from(self.tspec.policed_bytes_min.max(IP_BYTES_MIN));
+        let whole = smallest + u64::from(overhead_bytes);
+        let scaled = |bytes: u64| (u128::from(bytes) * u128::from(whole)).div_ceil(smallest.into());
+        let rate = u64::try_from(scaled(self.rate_bytes())).unwrap_or(u64::MAX);
+        let bucket = u32::try_from(scaled(self.tspec.bucket_bytes as u64)).unwrap_or(u32::MAX);
+        (rate, bucket)
     }
 
     /// The least flowspec that is at least both: with the guaranteed service where one has it, the larger R and the
@@ -407,6 +420,16 @@ mod tests {
         assert!(guaranteed.covers(&small) && !small.covers(&guaranteed));
         assert_eq!(guaranteed.merge(&wide).service, guaranteed.service);
         assert_eq!(guaranteed.rate_bytes(), 2_001, "rounded up");
+    }
+
+    #[test]
+    fn a_link_carries_its_own_headers_beside_the_smallest_packets() {
+        let tspec = Tspec { policed_bytes_min: 100, ..Tspec::new(1_000.0, 3_000.0) };
+        let flowspec = FlowSpec::controlled_load(tspec);
+        assert_eq!(flowspec.on_link(0), (1_000, 3_000));
+        assert_eq!(flowspec.on_link(38), (1_380, 4_140));
+        let tspec = Tspec { policed_bytes_min: 0, ..tspec };
+        assert_eq!(FlowSpec::controlled_load(tspec).on_link(20), (2_000, 6_000));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
 use crate::admission::{Admission, ReservationId};
-use crate::message::{Hop, Message};
+use crate::message::{FlowSpec, Hop, Message};
 use crate::packet::Envelope;
 use crate::process::outcome::{Command, Counts, Discard, Transmit, Upcall};
 use crate::process::routing::NextHop;
@@ -75,6 +75,12 @@ impl Node {
     pub(super) fn hop(&self, port: u32, peer: IpAddr) -> Hop {
         let address = self.address(port, peer).unwrap_or_else(|| self.any_address(peer));
         Hop { address, handle: port }
+    }
+
+    /// Rate and bucket of a flowspec as the link of a port counts them.
+    pub(super) fn on_link(&self, port: u32, flowspec: &FlowSpec) -> (u64, u32) {
+        let interface = self.settings.interfaces.get(port as usize);
+        flowspec.on_link(interface.map_or(0, |interface| interface.overhead_bytes))
     }
 
     pub(super) fn next_id(&mut self) -> ReservationId {

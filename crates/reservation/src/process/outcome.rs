@@ -87,7 +87,7 @@ pub struct Reservation {
     pub next_hop: IpAddr,
     /// Whether the flows go to this next hop whatever the routing table says.
     pub is_pinned: bool,
-    /// The rate in bytes a second.
+    /// The rate in bytes a second, as the output's link counts them.
     pub rate_bytes: u64,
     /// The depth of the token bucket.
     pub bucket_bytes: u32,

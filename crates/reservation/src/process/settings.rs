@@ -14,6 +14,8 @@ pub struct Interface {
     pub capacity: Rate,
     /// How much of it may be reserved.
     pub reservable_percent: u8,
+    /// What its link adds to each IP packet, in bytes; reservations are booked with it.
+    pub overhead_bytes: u32,
     /// Its MTU in bytes, which ADSPEC reports.
     pub mtu_bytes: u32,
 }
@@ -22,7 +24,13 @@ impl Interface {
     /// The interface of a link of this capacity, of which four fifths may be reserved.
     pub fn new(addresses: impl IntoIterator<Item = IpAddr>, capacity: Rate) -> Interface {
         let addresses = addresses.into_iter().collect();
-        Interface { addresses, capacity, reservable_percent: 80, mtu_bytes: 1_500 }
+        Interface {
+            addresses,
+            capacity,
+            reservable_percent: 80,
+            overhead_bytes: 0,
+            mtu_bytes: 1_500,
+        }
     }
 }
 

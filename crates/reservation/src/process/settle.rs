@@ -22,8 +22,8 @@ pub(super) struct Unbooked {
 }
 
 impl Wanted {
-    fn booking(&self) -> Booking {
-        let rate_bytes = self.flowspec.rate_bytes();
+    fn booking(&self, node: &Node) -> Booking {
+        let (rate_bytes, _) = node.on_link(self.output.port, &self.flowspec);
         Booking { inputs: self.inputs.clone(), output: self.output.port, rate_bytes }
     }
 }
@@ -43,10 +43,12 @@ impl SessionState {
         for wanted in wanted {
             let same = before.iter().find(|installed| installed.wanted.is_same(&wanted));
             let id = same.map_or_else(|| node.next_id(), |installed| installed.id);
-            if let Err(why) = node.admission.book(id, wanted.booking()) {
+            let booking = wanted.booking(node);
+            if let Err(why) = node.admission.book(id, booking) {
                 after.iter().for_each(|installed| _ = node.admission.release(installed.id));
                 for installed in &before {
-                    let again = node.admission.book(installed.id, installed.wanted.booking());
+                    let booking = installed.wanted.booking(node);
+                    let again = node.admission.book(installed.id, booking);
                     again.expect("what was booked before fits again");
                 }
                 self.installed = before;
@@ -82,6 +84,7 @@ impl SessionState {
             _ => wanted.senders.iter().map(|sender| flow(Some(sender))).collect(),
         };
         let is_of = |resv: &&ResvState| wanted.senders.iter().any(|sender| resv.is_for(sender));
+        let (rate_bytes, bucket_bytes) = node.on_link(wanted.output.port, &wanted.flowspec);
         let expiries = self.resvs.iter().filter(is_of).map(|resv| resv.expires_at);
         Reservation {
             id: installed.id,
@@ -91,8 +94,8 @@ impl SessionState {
             output: wanted.output.port,
             next_hop: wanted.output.address,
             is_pinned: wanted.is_explicit || node.settings.pinning == RoutePinning::Reserved,
-            rate_bytes: wanted.flowspec.rate_bytes(),
-            bucket_bytes: wanted.flowspec.tspec.bucket_bytes as u32,
+            rate_bytes,
+            bucket_bytes,
             expires_at: expiries.max().flatten(),
         }
     }

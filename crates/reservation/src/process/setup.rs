@@ -70,7 +70,7 @@ pub struct HoldRequest {
     pub input: Option<u32>,
     /// The node that they go through next, pinned; none leaves the way to the routing table.
     pub via: Option<IpAddr>,
-    /// Bytes a second.
+    /// Bytes a second, as the output's link counts them.
     pub rate_bytes: u64,
     /// The depth of the token bucket.
     pub bucket_bytes: u32,
@@ -355,7 +355,7 @@ impl Setup {
         let before = self.reservation.take();
         let id = before.as_ref().map_or_else(|| node.next_id(), |old| old.id);
         let inputs: Vec<u32> = self.input.into_iter().collect();
-        let rate_bytes = flowspec.rate_bytes();
+        let (rate_bytes, bucket_bytes) = node.on_link(to.port, flowspec);
         let booking = Booking { inputs: inputs.clone(), output: to.port, rate_bytes };
         if let Err(why) = node.admission.book(id, booking) {
             node.counts.admission_refused += 1;
@@ -375,7 +375,7 @@ impl Setup {
             next_hop: to.address,
             is_pinned: true,
             rate_bytes,
-            bucket_bytes: flowspec.tspec.bucket_bytes as u32,
+            bucket_bytes,
             expires_at: self.expires_at,
         };
         let is_same = before

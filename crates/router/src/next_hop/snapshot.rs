@@ -129,6 +129,16 @@ impl Snapshot {
         self.hops.get(usize::from(bucket)).map(|hop| (bucket, hop))
     }
 
+    /// A number that stands for `hop` alone, whatever the flow, if there is one.
+    pub fn alone(&self, hop: &Hop) -> Option<NextHop> {
+        let numbers = 0..self.ranges.len() as u32;
+        let mut numbers = numbers.filter_map(|number| u16::try_from(number).ok()).map(NextHop);
+        numbers.find(|next| {
+            let range = self.ranges[usize::from(next.0)];
+            range.first != u32::MAX && range.mask == 0 && self.resolve(*next, 0) == Some(hop)
+        })
+    }
+
     /// The number alone.
     #[inline(always)]
     pub(crate) fn number(&self, next: NextHop, flow_hash: u32) -> Option<u16> {

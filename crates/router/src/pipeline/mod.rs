@@ -45,6 +45,7 @@ pub mod reserved;
 pub mod reverse;
 mod send;
 pub mod shortcut;
+pub mod signalling;
 pub mod slow;
 pub mod stage;
 mod version;
@@ -175,6 +176,7 @@ pub struct Router {
     plugins: ControlUnit,
     outputs: OutputFilters,
     reserved: ReservedFlows,
+    signalling: signalling::SignallingQueue,
     account: Account,
 }
 
@@ -222,6 +224,7 @@ impl Router {
             plugins: ControlUnit::default(),
             outputs: OutputFilters::default(),
             reserved: ReservedFlows::default(),
+            signalling: signalling::SignallingQueue::default(),
             account: Account::default(),
         })
     }

@@ -147,6 +147,11 @@ impl Router {
         why: Why,
         memory: &mut M,
     ) {
+        if matches!(why, Why::Local | Why::Options)
+            && self.take_signalling(why == Why::Local, (input, place), memory)
+        {
+            return;
+        }
         match why {
             Why::Arp => self.take_arp(now, input, place, memory),
             Why::Local => self.take_own(now, input, place, memory),

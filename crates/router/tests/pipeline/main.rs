@@ -19,6 +19,7 @@ mod recorded;
 mod reserved;
 mod reverse;
 mod shortcut;
+mod signalling;
 mod storm;
 mod words;
 
