@@ -53,6 +53,7 @@ impl RouterConfig {
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
         plugins::check(self)?;
+        self.reservations.check()?;
         shares(self).map(|_| ())
     }
 }

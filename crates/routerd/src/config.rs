@@ -24,6 +24,7 @@ pub use super::address::AddressSection;
 use super::filter::{ClassifierName, FilterSection, Side};
 use super::multicast::MulticastSection;
 use super::plugins::PluginSection;
+use super::reservations::ReservationsSection;
 use super::rfc1812::Rfc1812Section;
 
 /// A ROUTER.toml with every key.
@@ -53,6 +54,8 @@ pub struct RouterConfig {
     /// What it says of itself and to senders.
     #[serde(alias = "manners")]
     pub rfc1812: Rfc1812Section,
+    /// Bandwidth that flows may reserve.
+    pub reservations: ReservationsSection,
     /// Where the router is spoken to.
     pub control: ControlSection,
     /// Ports, numbered from 0 in this order.

@@ -219,16 +219,21 @@ fn ports(key: &str, text: &Option<String>) -> Result<Ports> {
 
 fn protocol(text: &Option<String>) -> Result<Octet> {
     let Some(text) = text else { return Ok(Octet::ANY) };
-    let number = match text.as_str() {
-        "icmp" => 1,
-        "tcp" => 6,
-        "udp" => 17,
-        "icmpv6" => 58,
-        other => other.parse().map_err(|_| {
-            anyhow!("filter.protocol: `{other}` is not tcp, udp, icmp, icmpv6 or a number to 255")
-        })?,
-    };
+    let number = protocol_number(text).ok_or_else(|| {
+        anyhow!("filter.protocol: `{text}` is not tcp, udp, icmp, icmpv6 or a number to 255")
+    })?;
     Ok(Octet::exact(number))
+}
+
+/// The number of an IP protocol, by its name or as a number.
+pub fn protocol_number(text: &str) -> Option<u8> {
+    match text {
+        "icmp" => Some(1),
+        "tcp" => Some(6),
+        "udp" => Some(17),
+        "icmpv6" => Some(58),
+        other => other.parse().ok(),
+    }
 }
 
 fn flags(text: &Option<String>) -> Result<Octet> {

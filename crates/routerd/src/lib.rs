@@ -19,6 +19,7 @@ pub mod pace;
 pub mod plugins;
 pub mod queue_size;
 pub mod recording;
+pub mod reservations;
 pub mod rfc1812;
 pub mod rib_thread;
 mod route_feed;

@@ -91,6 +91,7 @@ pub(super) fn machine(
     };
     let mut router = router(config, plans, tables)?;
     plugins::enter(&mut router, config)?;
+    router.set_signalling(config.reservations.rsvp);
     filter(&mut router, config)?;
     introduce(&mut router, config, None)?;
     Ok(router)

@@ -26,6 +26,7 @@ pub mod messages;
 pub mod metrics;
 pub mod peer;
 pub mod plugins;
+pub mod reservations;
 mod routing;
 pub mod serve;
 pub mod simulated;

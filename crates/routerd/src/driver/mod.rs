@@ -33,6 +33,7 @@ mod noticed;
 mod offload_log;
 mod port_slot;
 mod remote;
+mod signalling;
 mod stalls;
 mod tracer;
 
@@ -67,6 +68,8 @@ use port_slot::PortSlot;
 pub use port_slot::{Lost, Presence};
 use remote::Ear;
 pub use remote::Remote;
+pub use signalling::Reserved;
+use signalling::Signalling;
 pub use stalls::Stalls;
 pub use tracer::{Traced, Tracer};
 
@@ -109,6 +112,7 @@ pub struct Driver {
     backlogs: Option<Box<Backlogs>>,
     grants: Option<Box<Grants>>,
     recorder: Option<Box<Recorder>>,
+    signalling: Option<Box<Signalling>>,
 }
 
 impl Driver {
@@ -148,6 +152,7 @@ impl Driver {
             backlogs: None,
             grants: None,
             recorder,
+            signalling: None,
         };
         Ok((driver, remote))
     }
@@ -332,8 +337,10 @@ impl Driver {
         if let Some(newer) = self.hops.newer() {
             Driver::set_hops(&mut self.router, &mut self.recorder, Arc::clone(newer));
             self.distrust();
+            self.signal_routes();
         } else if have_routes_changed {
             self.distrust();
+            self.signal_routes();
         }
         if self.links_seen.elapsed() >= ASLEEP_FOR {
             self.links_seen = Instant::now();
@@ -349,6 +356,7 @@ impl Driver {
         }
         self.advance_pipeline(now);
         self.report_plugins();
+        self.signal(now);
         if let Some(stress) = &mut self.stress {
             moved |= stress.turn(now, &mut self.router, &mut self.memory);
         }
@@ -479,7 +487,8 @@ impl Driver {
     fn sleep(&mut self) -> Result<()> {
         let now = self.now();
         let stress = self.stress.as_ref().and_then(|stress| stress.poll_timeout());
-        let due = self.router.poll_timeout().into_iter().chain(stress).min();
+        let signals = self.signalling.as_mut().and_then(|signalling| signalling.poll_timeout());
+        let due = self.router.poll_timeout().into_iter().chain(stress).chain(signals).min();
         let due = due.map(|due| due.since(now).as_nanos());
         let has_grants = self.grants.as_ref().is_some_and(|grants| grants.is_any());
         let most = if has_grants { flow_offload::EVERY } else { ASLEEP_FOR };

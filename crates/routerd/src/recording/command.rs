@@ -1,5 +1,7 @@
 //! Changes of a router's settings, as data.
 
+use std::net::IpAddr;
+
 use anyhow::{Result, ensure};
 use nilometer_router::memory::{GiveBack, Memory};
 use nilometer_router::pipeline::Router;
@@ -12,6 +14,7 @@ use crate::filter::FilterSection;
 use crate::machine::{PortPlace, enter_filter, fabric, remove_filter};
 use crate::pace::Pace;
 use crate::plugins::PluginSection;
+use crate::reservations::{EnteredReservation, exchange};
 
 /// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
 /// same.
@@ -68,6 +71,22 @@ pub enum Command {
         /// The message.
         message: String,
     },
+    /// A reservation is entered, takes the place of another, or is taken out.
+    Reserve {
+        /// The one that was there.
+        old: Option<Box<EnteredReservation>>,
+        /// The one that is there from now on.
+        new: Option<Box<EnteredReservation>>,
+    },
+    /// The control processor sends a packet of RSVP.
+    Signal {
+        /// The port.
+        port: usize,
+        /// The neighbour there.
+        next_hop: IpAddr,
+        /// The IP packet.
+        packet: Vec<u8>,
+    },
     /// A link comes or goes.
     Link {
         /// The port.
@@ -92,6 +111,7 @@ impl Command {
         match self {
             Command::Pace { port, .. }
             | Command::Queue { port, .. }
+            | Command::Signal { port, .. }
             | Command::Link { port, .. } => Some(*port),
             _ => None,
         }
@@ -156,6 +176,12 @@ impl Command {
             }
             Command::MessagePlugin { name, message } => {
                 let _ = router.plugins_mut().message(now, name, message);
+            }
+            Command::Reserve { old, new } => {
+                let _ = exchange((now, router, memory), old.as_deref(), new.as_deref());
+            }
+            Command::Signal { port, next_hop, packet } => {
+                router.send_signalling(now, *port, *next_hop, packet, memory);
             }
             Command::Link { port, is_up } => {
                 // A port that nobody has plugged in has no link to tell of.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::plugins::PluginCommand;
 use super::question::{Question, given, object, plain_or_text};
 use super::tables::{FilterCommand, RouteCommand};
-use super::{shown, watch};
+use super::{reservations, shown, watch};
 use crate::cli::Exit;
 use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
 use nilometer_files::document::guard_output;
@@ -73,6 +73,25 @@ enum CtlCommand {
     Plugin {
         #[command(subcommand)]
         command: PluginCommand,
+    },
+    /// Reservations, and what is booked at each port.
+    Reservations,
+    /// Reserve bandwidth for a flow; it ends after its lifetime unless `refresh` is called.
+    Reserve {
+        /// Keys: holder=me destination=198.18.1.9 protocol=udp destination_port=5004 rate=5mbit
+        /// source=ADDRESS source_port=N input=PORT via=NEIGHBOUR bucket_bytes=N lifetime=60s.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Let a reservation live on.
+    Refresh {
+        /// Its number.
+        id: u32,
+    },
+    /// Give a reservation back.
+    Release {
+        /// Its number.
+        id: u32,
     },
     /// Routes: list, add, del, lookup.
     Routes {
@@ -247,6 +266,10 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Filters { command } => command.question(),
         CtlCommand::Routes { command } => command.question(),
         CtlCommand::Plugin { command } => command.question(),
+        CtlCommand::Reservations => Ok(reservations::list()),
+        CtlCommand::Reserve { keys } => reservations::reserve(keys),
+        CtlCommand::Refresh { id } => Ok(reservations::of(Method::PUT, *id)),
+        CtlCommand::Release { id } => Ok(reservations::of(Method::DELETE, *id)),
         CtlCommand::Stress { command } => stress(command),
         CtlCommand::SetRate { port, rate, burst_bytes } => {
             let rate = Some(rate).filter(|rate| *rate != "none");

@@ -12,6 +12,7 @@ mod listed;
 mod plugins;
 mod question;
 pub mod replay;
+mod reservations;
 pub mod run;
 mod shown;
 mod tables;

@@ -1,0 +1,82 @@
+//! `nilometer route ctl reservations`, `reserve`, `refresh` and `release`: bandwidth of a running router.
+
+use anyhow::Result;
+use hyper::Method;
+use serde_json::Value;
+
+use super::question::{Question, object};
+use super::shown;
+
+const PATH: &str = "/v1/reservations";
+
+/// All reservations.
+pub fn list() -> Question {
+    Question::get(PATH, text)
+}
+
+/// A new one.
+///
+/// # Errors
+/// When a word is no `KEY=VALUE`.
+pub fn reserve(keys: &[String]) -> Result<Question> {
+    let texts = ["holder", "destination", "source", "protocol", "input", "via", "rate", "lifetime"];
+    let asked = Question::change(Method::POST, PATH, Some(object(keys, &texts)?));
+    Ok(Question { show: made, ..asked })
+}
+
+/// A change of one.
+pub fn of(method: Method, id: u32) -> Question {
+    Question::change(method, format!("{PATH}/{id}"), None)
+}
+
+fn made(value: &Value) -> String {
+    format!("reservation {} is made\n", shown::cell(&value["id"]))
+}
+
+/// The reservations as a table, and below them what is booked at each port.
+fn text(value: &Value) -> String {
+    const HEADINGS: [&str; 10] =
+        ["ID", "KIND", "FLOW", "IN", "OUT", "VIA", "RATE", "ENDS IN", "SENT", "DROPPED"];
+    const PORTS: [&str; 4] = ["PORT", "RESERVABLE", "IN", "OUT"];
+    let list = |key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let rows = list("reservations").into_iter().map(|one| {
+        let cell = |key: &str| shown::cell(&one[key]);
+        let kind = match one["holder"].as_str() {
+            Some(holder) => format!("api: {holder}"),
+            None => cell("kind"),
+        };
+        let flows = one["flows"].as_array().cloned().unwrap_or_default();
+        let flow = flows.iter().map(flow).collect::<Vec<_>>().join(", ");
+        let inputs = one["inputs"].as_array().cloned().unwrap_or_default();
+        let inputs = inputs.iter().map(shown::cell).collect::<Vec<_>>().join(",");
+        let pin = if one["is_pinned"] == true { " (pinned)" } else { "" };
+        let ends = one["expires_in_s"].as_f64().map_or("-".into(), |s| format!("{s:.0} s"));
+        let via = format!("{}{pin}", cell("next_hop"));
+        let counts = [rate(&one["rate_bps"]), ends, cell("sent_bytes"), cell("dropped_packets")];
+        let mut row = vec![cell("id"), kind, flow, inputs, cell("output"), via];
+        row.extend(counts);
+        row
+    });
+    let ports = list("ports").into_iter().map(|one| {
+        let booked = ["reservable_bps", "input_bps", "output_bps"].map(|key| rate(&one[key]));
+        let mut row = vec![shown::cell(&one["port"])];
+        row.extend(booked);
+        row
+    });
+    let reservations = shown::table(&HEADINGS, rows.collect());
+    format!("{reservations}\n{}", shown::table(&PORTS, ports.collect()))
+}
+
+fn rate(value: &Value) -> String {
+    let rate = value.as_u64().and_then(nilometer_wire::Rate::new);
+    rate.map_or("0".to_owned(), |rate| rate.to_string())
+}
+
+fn flow(flow: &Value) -> String {
+    let port = |key: &str| flow[key].as_u64().map_or(String::new(), |port| format!(" port {port}"));
+    let source = flow["source"].as_str().unwrap_or("any");
+    let protocol = shown::cell(&flow["protocol"]);
+    let destination = shown::cell(&flow["destination"]);
+    let (from, to) = (port("source_port"), port("destination_port"));
+    format!("{protocol} {source}{from} > {destination}{to}")
+}

@@ -1,0 +1,234 @@
+//! Reservations of a running router: its RSVP process, fed with packets and time, and what it orders carried out.
+//!
+//! The process runs on the forwarding thread, between two turns: its messages are few, and what it orders must be done
+//! between two packets anyway. What it changes of the pipeline is a [`Command`], so that a recording repeats it
+//! without the process.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use nilometer_queue::{RESERVED_QUEUES_MAX, ReservedState};
+use nilometer_reservation::process::{NextHop, Routing, Settings};
+use nilometer_reservation::{
+    Arrival, Command as Order, Reservation, ReservationId, RsvpProcess, Upcall, packet,
+};
+use nilometer_router::pipeline::Router;
+use nilometer_router::pipeline::reserved::RESERVED_FILTERS_MAX;
+use nilometer_wire::Time;
+
+use super::super::control::messages::Level;
+use super::Driver;
+use crate::recording::Command;
+use crate::reservations::{EnteredFlow, EnteredReservation, exchange};
+
+/// The RSVP process, and what the pipeline has of it.
+pub(super) struct Signalling {
+    process: RsvpProcess,
+    entered: BTreeMap<ReservationId, (Reservation, EnteredReservation)>,
+}
+
+/// A reservation, and what its queue is doing.
+pub struct Reserved {
+    /// The reservation.
+    pub reservation: Reservation,
+    /// Its queue's number.
+    pub queue: u16,
+    /// Whether its packets are pinned to their next hop now.
+    pub is_pinned: bool,
+    /// Its queue.
+    pub state: Option<ReservedState>,
+}
+
+/// The routing table in force.
+struct Table<'a>(RefCell<&'a mut Router>);
+
+impl Routing for Table<'_> {
+    fn route_query(&self, destination: IpAddr, to: &mut Vec<NextHop>) {
+        let way = self.0.borrow_mut().next_hop_to(destination);
+        to.extend(way.map(|(port, address)| NextHop { port: port.into(), address }));
+    }
+}
+
+impl Signalling {
+    pub(super) fn poll_timeout(&mut self) -> Option<Time> {
+        self.process.poll_timeout()
+    }
+}
+
+impl Driver {
+    /// Lets flows reserve bandwidth from now on, by the API, and by RSVP where the router is told to keep its packets.
+    pub fn set_reservations(&mut self, settings: Settings) {
+        let process = RsvpProcess::new(settings);
+        self.signalling = Some(Box::new(Signalling { process, entered: BTreeMap::new() }));
+    }
+
+    /// Speaks to the RSVP process and carries out what it orders; nothing where there is none.
+    pub fn with_reservations<T>(
+        &mut self,
+        act: impl FnOnce(&mut RsvpProcess, Time, &dyn Fn(IpAddr, &mut Vec<NextHop>)) -> T,
+    ) -> Option<T> {
+        let mut signalling = self.signalling.take()?;
+        let now = self.now();
+        let table = Table(RefCell::new(&mut self.router));
+        let query = |destination, to: &mut Vec<NextHop>| table.route_query(destination, to);
+        let outcome = act(&mut signalling.process, now, &query);
+        self.carry_out(&mut signalling);
+        self.signalling = Some(signalling);
+        Some(outcome)
+    }
+
+    /// All reservations, with what their queues are doing.
+    pub fn reserved(&self) -> Vec<Reserved> {
+        let Some(signalling) = &self.signalling else { return Vec::new() };
+        let of = |(reservation, entered): &(Reservation, EnteredReservation)| {
+            let queues = self.router.fabric().reserved(entered.output.into());
+            Reserved {
+                reservation: reservation.clone(),
+                queue: entered.queue,
+                is_pinned: entered.pinned.is_some(),
+                state: queues.state(entered.queue.into()),
+            }
+        };
+        let mut all: Vec<Reserved> = signalling.entered.values().map(of).collect();
+        // Refreshes are no orders; when each ends the process knows.
+        for (one, latest) in all.iter_mut().zip(signalling.process.reservations()) {
+            if one.reservation.id == latest.id {
+                one.reservation.expires_at = latest.expires_at;
+            }
+        }
+        all
+    }
+
+    /// The RSVP process, to be looked at.
+    pub fn rsvp(&self) -> Option<&RsvpProcess> {
+        self.signalling.as_ref().map(|signalling| &signalling.process)
+    }
+
+    /// Hands the RSVP process what came and the time.
+    pub(super) fn signal(&mut self, now: Time) {
+        let Some(signalling) = &mut self.signalling else { return };
+        let is_due = signalling.poll_timeout().is_some_and(|at| at <= now);
+        let mut next = self.router.poll_signalling();
+        if !is_due && next.is_none() {
+            return;
+        }
+        let Some(mut signalling) = self.signalling.take() else { return };
+        let process = &mut signalling.process;
+        while let Some((port, received)) = next {
+            if let Ok((envelope, message)) = packet::read(&received) {
+                let port = port as u32;
+                let arrival = Arrival { port, source: envelope.source, ttl: envelope.ttl };
+                let table = Table(RefCell::new(&mut self.router));
+                process.handle_message(now, &arrival, message, &table);
+            }
+            next = self.router.poll_signalling();
+        }
+        process.handle_timeout(now);
+        self.carry_out(&mut signalling);
+        self.signalling = Some(signalling);
+    }
+
+    /// Routes have changed: paths that are not pinned follow them, and those that are get the numbers of their next
+    /// hops anew.
+    pub(super) fn signal_routes(&mut self) {
+        let Some(mut signalling) = self.signalling.take() else { return };
+        let now = self.now();
+        signalling.process.routes_changed(now, &Table(RefCell::new(&mut self.router)));
+        self.carry_out(&mut signalling);
+        let ids: Vec<ReservationId> = signalling.entered.keys().copied().collect();
+        for id in ids {
+            let Some((reservation, before)) = signalling.entered.get(&id).cloned() else {
+                continue;
+            };
+            let pinned = self.pinned(&reservation);
+            if pinned != before.pinned {
+                let after = EnteredReservation { pinned, ..before.clone() };
+                self.exchange_reservation(Some(before), Some(after.clone()));
+                signalling.entered.insert(id, (reservation, after));
+            }
+        }
+        self.signalling = Some(signalling);
+    }
+
+    /// The number of the next hop that a reservation is pinned to, while some route leads there.
+    fn pinned(&self, reservation: &Reservation) -> Option<u16> {
+        let port = u16::try_from(reservation.output).ok().filter(|_| reservation.is_pinned)?;
+        self.router.number_of_gateway(port, reservation.next_hop).map(|number| number.0)
+    }
+
+    /// Carries out the orders of the process, and sends what it has to send.
+    fn carry_out(&mut self, signalling: &mut Signalling) {
+        while let Some(order) = signalling.process.poll_command() {
+            match order {
+                Order::Remove(id) => {
+                    let old = signalling.entered.remove(&id);
+                    self.exchange_reservation(old.map(|(_, entered)| entered), None);
+                }
+                Order::Install(reservation) => self.install(signalling, reservation),
+            }
+        }
+        while let Some(sent) = signalling.process.poll_transmit() {
+            let (port, next_hop, packet) = (sent.port as usize, sent.next_hop, sent.packet());
+            let command = || Command::Signal { port, next_hop, packet: packet.clone() };
+            // What cannot be recorded ends the recording, which says so.
+            let _ = self.change(command, |now, router, mut memory| {
+                router.send_signalling(now, port, next_hop, &packet, &mut memory);
+            });
+        }
+        while let Some(upcall) = signalling.process.poll_upcall() {
+            if let Upcall::Refused { session, why } = upcall {
+                let to = session.destination;
+                self.say(Level::Info, format!("a reservation for {to} is refused: {why}"));
+            }
+        }
+    }
+
+    fn install(&mut self, signalling: &mut Signalling, reservation: Reservation) {
+        let old = signalling.entered.remove(&reservation.id).map(|(_, entered)| entered);
+        let entered = signalling.entered.values().map(|(_, entered)| entered);
+        let queues: BTreeSet<u16> = entered.clone().map(|entered| entered.queue).collect();
+        let rules: BTreeSet<u32> =
+            entered.flat_map(|entered| &entered.flows).map(|flow| flow.rule).collect();
+        let free = (0..RESERVED_QUEUES_MAX as u16).find(|queue| !queues.contains(queue));
+        let queue = old.as_ref().map(|old| old.queue).or(free);
+        let mut numbers = (0..RESERVED_FILTERS_MAX).filter(|rule| !rules.contains(rule));
+        let flows = reservation.flows.iter();
+        let flows: Vec<EnteredFlow> =
+            flows.zip(&mut numbers).map(|(flow, rule)| EnteredFlow::new(rule, flow)).collect();
+        let Some(queue) = queue.filter(|_| flows.len() == reservation.flows.len()) else {
+            let why = "there are as many queues or filters as there may be";
+            self.exchange_reservation(old, None);
+            return self.say(Level::Warning, format!("a reservation is not in force: {why}"));
+        };
+        let small = |port: &u32| u16::try_from(*port).ok();
+        let new = EnteredReservation {
+            queue,
+            output: small(&reservation.output).unwrap_or(u16::MAX),
+            rate_bps: reservation.rate_bytes.saturating_mul(8).max(8),
+            bucket_bytes: reservation.bucket_bytes,
+            inputs: reservation.inputs.iter().filter_map(small).collect(),
+            flows,
+            pinned: self.pinned(&reservation),
+        };
+        self.exchange_reservation(old, Some(new.clone()));
+        signalling.entered.insert(reservation.id, (reservation, new));
+    }
+
+    fn exchange_reservation(
+        &mut self,
+        old: Option<EnteredReservation>,
+        new: Option<EnteredReservation>,
+    ) {
+        let mut done = Ok(());
+        let command =
+            || Command::Reserve { old: old.clone().map(Box::new), new: new.clone().map(Box::new) };
+        let recorded = self.change(command, |now, router, mut memory| {
+            done = exchange((now, router, &mut memory), old.as_ref(), new.as_ref());
+        });
+        if let Err(why) = recorded.and(done) {
+            self.say(Level::Warning, format!("a reservation is not in force: {why:#}"));
+        }
+        self.distrust();
+    }
+}
