@@ -52,7 +52,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Letters, digits and hyphens.
-pub(crate) fn name(text: &str) -> Result<String, String> {
+pub(super) fn name(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_name = (1..=NAME_BYTES_MAX).contains(&text.len())
         && text.bytes().all(is_plain)

@@ -18,6 +18,11 @@ pub use limits::Limits;
 
 use nilometer_router::plugin::Fault;
 
+/// Whether a text can be a plugin's name: letters, digits and hyphens.
+pub(crate) fn check_name(text: &str) -> Result<(), String> {
+    description::name(text).map(|_| ())
+}
+
 /// Why a module is no plugin class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
