@@ -217,6 +217,8 @@ pub struct ControlSection {
     pub fpm: Option<SocketAddr>,
     /// Where an SNMP daemon listens for AgentX: an address and a port, or the path of a socket.
     pub agentx: Option<String>,
+    /// The code server from which plugin classes come that are not installed, as `http://HOST:PORT`.
+    pub code_server: Option<String>,
     /// Whether the kernel's routes of this namespace, in its tables `main` and `local`, are followed.
     pub kernel_routes: bool,
 }

@@ -1,7 +1,11 @@
 //! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_loader::builtin::{builtin, builtin_of};
+use nilometer_loader::fetch::CodeServer;
+use nilometer_loader::store::Store;
 use nilometer_router::pipeline::Router;
 use nilometer_router::plugin::control::INSTANCES_MAX;
 use nilometer_router::plugin::{Class, ClassFacts, Instance, OnFault};
@@ -10,6 +14,8 @@ use utoipa::ToSchema;
 
 use crate::config::RouterConfig;
 
+/// How long a code server may take.
+const FETCHED_WITHIN: Duration = Duration::from_secs(10);
 /// The longest name of an instance, bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// The longest configuration, bytes.
@@ -21,7 +27,8 @@ pub const CONFIGURATION_BYTES_MAX: usize = 16 << 10;
 pub struct PluginSection {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its class: the name of a built-in or installed one, or the path of an artefact.
+    /// Its class: the name of a built-in one or of one that was installed (`nilometer plugin install`), `NAME` in its
+    /// newest version or `NAME@VERSION`.
     pub class: String,
     /// What the class is configured with, in its own words.
     #[serde(default)]
@@ -81,16 +88,17 @@ impl PluginSection {
         Ok(())
     }
 
-    /// Makes the instance for a router of this seed: the same of the same description and seed.
+    /// Makes the instance for a router of this description: the same of the same description and class.
     ///
     /// # Errors
     /// When there is no such class, or it refuses the configuration.
-    pub fn make(&self, seed: u64) -> Result<NewInstance> {
+    pub fn make(&self, config: &RouterConfig) -> Result<NewInstance> {
         self.check()?;
         let name = &self.name;
-        let class = class(&self.class).with_context(|| format!("plugin {name}"))?;
+        let code_server = config.control.code_server.as_deref();
+        let class = class(&self.class, code_server).with_context(|| format!("plugin {name}"))?;
         let index = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-        let seed = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = config.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let instance = class.instantiate(&self.configuration, seed);
         let instance =
             instance.map_err(|why| anyhow!("plugin {name}: class {}: {why}", self.class))?;
@@ -98,15 +106,37 @@ impl PluginSection {
     }
 }
 
-/// The class of this name.
+/// The class of a name, `NAME` or `NAME@VERSION`: a built-in one; else one that is installed; else, where there is a code
+/// server, one that it has, which is installed first.
 ///
 /// # Errors
-/// When there is none.
-pub fn class(name: &str) -> Result<Box<dyn Class>> {
-    builtin_of(name).with_context(|| {
+/// When there is none, or it may not be run.
+fn class(name: &str, code_server: Option<&str>) -> Result<Box<dyn Class>> {
+    let (name, version) = match name.split_once('@') {
+        None => (name, None),
+        Some((name, version)) => {
+            let read = version.parse().map_err(|why| anyhow!("{version:?} is no version: {why}"));
+            (name, Some(read?))
+        }
+    };
+    if let Some(class) = builtin_of(name).filter(|_| version.is_none()) {
+        return Ok(class);
+    }
+    let store = Store::new(&Store::usual_directory());
+    let missing = match store.class(name, version.as_ref()) {
+        Ok(class) => return Ok(Box::new(class)),
+        Err(why) => why,
+    };
+    let Some(code_server) = code_server else {
         let names: Vec<String> = builtin().iter().map(|class| class.facts().name.clone()).collect();
-        format!("there is no plugin class {name:?}; there are {}", names.join(", "))
-    })
+        let names = names.join(", ");
+        let why = format!("there is no plugin class {name:?} ({names} are built in)");
+        return Err(missing.context(why));
+    };
+    let server = CodeServer::at(code_server, FETCHED_WITHIN)?;
+    let artefact = server.artefact(name, version.as_ref())?;
+    store.install(&artefact, Some((name, version.as_ref())), false)?;
+    Ok(Box::new(store.class(name, version.as_ref())?))
 }
 
 /// Enters the instances of a configuration.
@@ -115,7 +145,7 @@ pub fn class(name: &str) -> Result<Box<dyn Class>> {
 /// The first that cannot be.
 pub(super) fn enter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     for section in &config.plugins {
-        let NewInstance { class, instance } = section.make(config.seed)?;
+        let NewInstance { class, instance } = section.make(config)?;
         let plugins = router.plugins_mut();
         plugins.add(&section.name, class, instance, section.on_fault.into())?;
     }
@@ -136,7 +166,7 @@ pub(super) fn check(config: &RouterConfig) -> Result<()> {
     for (at, plugin) in plugins.iter().enumerate() {
         let is_new = plugins[..at].iter().all(|other| other.name != plugin.name);
         ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
-        plugin.make(config.seed)?;
+        plugin.make(config)?;
     }
     for (number, filter) in config.filters.iter().enumerate() {
         for name in &filter.plugins {

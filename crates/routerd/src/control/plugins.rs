@@ -116,7 +116,7 @@ impl CommandChannel {
     pub fn add_plugin(&self, section: PluginSection) -> Result<String, Refused> {
         let mut in_force = self.change();
         let NewInstance { class, instance } =
-            section.make(in_force.config.seed).map_err(|why| Refused::bad(format!("{why:#}")))?;
+            section.make(&in_force.config).map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (name, version) = (section.name.clone(), class.version.clone());
         let new = section.clone();
         let done = self.ask(move |driver| {
@@ -144,7 +144,6 @@ impl CommandChannel {
     /// 400 for a class or a configuration that cannot be, 404 for no such instance.
     pub fn replace_plugin(&self, name: &str, body: PluginBody) -> Result<String, Refused> {
         let mut in_force = self.change();
-        let seed = in_force.config.seed;
         let old = section_of(&mut in_force, name)?;
         let section = PluginSection {
             class: body.class.unwrap_or_else(|| old.class.clone()),
@@ -152,7 +151,7 @@ impl CommandChannel {
             ..old.clone()
         };
         let NewInstance { class, instance } =
-            section.make(seed).map_err(|why| Refused::bad(format!("{why:#}")))?;
+            section.make(&in_force.config).map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (version, new) = (class.version.clone(), section.clone());
         let done = self.ask(move |driver| {
             let mut done = Err(ControlError::Missing(new.name.clone()));

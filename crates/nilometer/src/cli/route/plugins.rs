@@ -20,7 +20,7 @@ pub enum PluginCommand {
     Add {
         /// Its name.
         name: String,
-        /// The name of a built-in or installed class, or the path of an artefact.
+        /// The name of a built-in or installed class: NAME, or NAME@VERSION.
         class: String,
         /// What the class is configured with, in its own words.
         #[arg(long, value_name = "TEXT")]
@@ -78,15 +78,14 @@ impl PluginCommand {
                 anyhow::ensure!(is_known, "--on-fault: {on_fault} is not {names}");
                 let body = json!({
                     "name": name,
-                    "class": absolute(class)?,
+                    "class": class,
                     "configuration": configuration.clone().unwrap_or_default(),
                     "on_fault": on_fault,
                 });
                 Question::change(Method::POST, PATH, Some(body))
             }
             PluginCommand::Replace { name, class, configuration } => {
-                let class = class.as_ref().map(|class| absolute(class)).transpose()?;
-                let body = given([("class", &class), ("configuration", configuration)]);
+                let body = given([("class", class), ("configuration", configuration)]);
                 Question::change(Method::PUT, of(name), Some(body))
             }
             PluginCommand::Bind { plugins, keys } => {
@@ -107,14 +106,6 @@ impl PluginCommand {
             }
             PluginCommand::Del { name } => Question::change(Method::DELETE, of(name), None),
         })
-    }
-}
-
-/// A class as the router is to read it, which has another working folder: paths are made absolute.
-fn absolute(class: &str) -> Result<String> {
-    match class.contains('/') || class.ends_with(".nmp") {
-        true => Ok(std::path::absolute(class)?.display().to_string()),
-        false => Ok(class.to_owned()),
     }
 }
 
