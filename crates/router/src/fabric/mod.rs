@@ -492,11 +492,16 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].backlog()
     }
 
-    /// Bits per second that the link of `output` gives a flow while those that wait there now go on waiting; nothing
-    /// where it has no rate, or a discipline that does not share it by flows. Panics where there is no such port.
-    pub fn share_bps(&self, output: usize, flow: u32) -> Option<u64> {
+    /// Bits per second that the link of `output` gives the flow of a packet: by its contract, or else while those that wait
+    /// there now go on waiting; nothing where the link has no rate, or a discipline that does not share it by flows.
+    /// Panics where there is no such port.
+    pub fn share_bps(&self, output: usize, packet: &P) -> Option<u64> {
+        let reserved = self.reserved(output);
+        if let Some(state) = packet.reserved().and_then(|queue| reserved.state(queue)) {
+            return Some(state.contract.rate.bits_per_second());
+        }
         let rate = u128::from(self.rate(output)?.bits_per_second());
-        let (own, all) = self.discipline(output).share(flow)?;
+        let (own, all) = self.discipline(output).share(packet.flow())?;
         u64::try_from(rate * u128::from(own) / u128::from(all.max(1))).ok()
     }
 

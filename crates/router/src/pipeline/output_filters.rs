@@ -157,8 +157,8 @@ impl Router {
         };
         let packets: Vec<PacketFacts> = some.iter().map(facts).collect();
         let mut outcomes: Vec<Outcome> = Vec::new();
-        let flow = some.first().map_or(0, |(_, _, ticket, _)| ticket.flow);
-        let share_bps = self.fabric.share_bps(usize::from(output), flow);
+        let first = some.first().map(|(_, _, ticket, _)| ticket);
+        let share_bps = first.and_then(|ticket| self.fabric.share_bps(usize::from(output), ticket));
         self.plugins.process(now, chain, (&packets, share_bps), &mut outcomes, memory);
         for (&(at, _, ticket, ref before), outcome) in some.iter().zip(&outcomes) {
             let place = ticket.place;

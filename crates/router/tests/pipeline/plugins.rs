@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use nilometer_queue::Contract;
 use nilometer_router::classifier::{Action, Inputs, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::ArpPacket;
+use nilometer_router::pipeline::reserved::ReservedFlow;
 use nilometer_router::plugin::{
     Batch, ClassFacts, ControlError, Effects, Engine, Fault, Instance, OnFault, Verdict,
 };
@@ -126,7 +128,7 @@ pub fn bind(bench: &mut Bench, id: u32, destination: &str, names: &[&str]) {
     }
 }
 
-fn forward(_: &mut [u8], _: &mut Effects) -> Result<Verdict, Fault> {
+pub fn forward(_: &mut [u8], _: &mut Effects) -> Result<Verdict, Fault> {
     Ok(Verdict::Forward)
 }
 
@@ -466,29 +468,15 @@ fn on_the_output_side_a_plugin_knows_the_share_of_its_flow() {
         bench.router.advance(bench.now, &mut bench.memory, &mut ());
         bench.receive(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
     }
+    // One with a reservation has what it reserved.
+    let (rate, queue) = (Rate::from_megabits(2), 5);
+    let contract = Contract { rate, bucket_bytes: 3_000, capacity_bytes: 30_000 };
+    bench.router.reserve(1, queue, contract).expect("a queue");
+    let flow = ReservedFlow { queue, pinned: None };
+    let rule = Rule { destination, ..Rule::any(0, Action::Permit) };
+    let flows = bench.router.reserved_mut();
+    flows.insert(RuleId(0), Inputs::ANY, (Some(rule), None), flow).expect("room");
+    bench.receive(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
     let shares: Vec<_> = seen.lock().expect("it").iter().map(|sight| sight.share_bps).collect();
-    assert_eq!(shares, [Some(3_000_000), Some(1_500_000), Some(1_000_000)]);
-}
-
-#[test]
-fn a_flow_with_a_plugin_has_no_shortcut() {
-    let mut bench = Bench::with(|plans| plans.router.fabric.variant = None);
-    for output in 0..4 {
-        bench.router.fabric_mut().set_usual(output, true);
-    }
-    add(&mut bench, "one", OnFault::Drop, forward);
-    let packet = framed(0, &udp("198.19.0.9", "198.19.1.9", 30));
-    let header = nilometer_router::Header::read(&packet).expect("a packet");
-    let nilometer_router::AnyKey::V4(key) = header.key else { panic!("IPv4") };
-    bench.pass(0, &packet);
-    let now = bench.now;
-    assert!(bench.router.shortcut(now, 0, &key).is_some());
-    bind(&mut bench, 0, "198.19.1.0/24", &["one"]);
-    assert!(bench.router.shortcut(now, 0, &key).is_none());
-    bench.router.tables_mut().filters4.remove(RuleId(0));
-    assert!(bench.router.shortcut(now, 0, &key).is_some());
-    let outputs = bench.router.output_filters_mut();
-    let any = (Some(Rule::any(0, Action::Permit)), None);
-    outputs.insert(RuleId(0), Inputs::ANY, any).expect("room");
-    assert!(bench.router.shortcut(now, 0, &key).is_none());
+    assert_eq!(shares, [Some(3_000_000), Some(1_500_000), Some(1_000_000), Some(2_000_000)]);
 }

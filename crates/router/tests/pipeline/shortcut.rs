@@ -16,7 +16,10 @@ use nilometer_router::{AnyKey, Header, Key, header};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span};
 
+use nilometer_router::plugin::OnFault;
+
 use crate::bench::{Bench, PORTS, framed, host, mac, mend, udp};
+use crate::plugins::{add, bind, forward};
 
 /// Configurations of chance, and packets between two changes of one.
 const CONFIGURATIONS: u64 = 160;
@@ -363,4 +366,27 @@ fn a_shortcut_leads_while_nothing_changes_on_its_way() {
     assert!(!bench.router.still_leads(&one) && !bench.router.ports()[1].is_up());
     bench.router.set_link(bench.now, 1, true, &mut bench.memory).expect("a port");
     assert!(bench.router.ports()[1].is_up());
+}
+
+#[test]
+fn a_flow_with_a_plugin_has_no_shortcut() {
+    let mut bench = Bench::with(|plans| plans.router.fabric.variant = None);
+    for output in 0..4 {
+        bench.router.fabric_mut().set_usual(output, true);
+    }
+    add(&mut bench, "one", OnFault::Drop, forward);
+    let packet = framed(0, &udp("198.19.0.9", "198.19.1.9", 30));
+    let header = nilometer_router::Header::read(&packet).expect("a packet");
+    let nilometer_router::AnyKey::V4(key) = header.key else { panic!("IPv4") };
+    bench.pass(0, &packet);
+    let now = bench.now;
+    assert!(bench.router.shortcut(now, 0, &key).is_some());
+    bind(&mut bench, 0, "198.19.1.0/24", &["one"]);
+    assert!(bench.router.shortcut(now, 0, &key).is_none());
+    bench.router.tables_mut().filters4.remove(RuleId(0));
+    assert!(bench.router.shortcut(now, 0, &key).is_some());
+    let outputs = bench.router.output_filters_mut();
+    let any = (Some(Rule::any(0, Action::Permit)), None);
+    outputs.insert(RuleId(0), Inputs::ANY, any).expect("room");
+    assert!(bench.router.shortcut(now, 0, &key).is_none());
 }
