@@ -280,7 +280,9 @@ fn contracts_change_and_end_without_losing_a_packet() {
     assert_eq!(queues.dequeue(at(100), &mut drops).map(|parcel| parcel.id), Some(1));
     assert_eq!(queues.dequeue(at(110), &mut drops).map(|parcel| parcel.id), Some(2));
     assert!(queues.remove(at(110), 2, &mut drops) && !queues.remove(at(110), 2, &mut drops));
+    assert_eq!(queues.backlog(), Backlog { packets: 3, bytes: 3_000 });
     let rest: Vec<u32> =
         std::iter::from_fn(|| queues.dequeue(at(110), &mut drops)).map(|p| p.id).collect();
     assert_eq!((rest, drops.len()), (vec![5, 3, 4], 0));
+    assert_eq!(queues.backlog(), Backlog::default());
 }

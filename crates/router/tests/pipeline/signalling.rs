@@ -41,6 +41,13 @@ fn rsvp_for_routers_goes_to_the_control_processor_and_no_further() {
         // Between others, without the alert, it is a packet like any.
         assert_eq!(bench.pass(0, &framed(0, &rsvp(from, to, false))).len(), 1);
         assert_eq!(bench.router.poll_signalling(), None);
+        // Nor is one with other options meant for routers.
+        if from.contains('.') {
+            let mut packet = rsvp(from, to, true);
+            packet[20..24].copy_from_slice(&[1, 1, 1, 0]);
+            assert_eq!(bench.pass(0, &framed(0, &mend(packet))).len(), 1);
+            assert_eq!(bench.router.poll_signalling(), None);
+        }
         assert!(bench.router.balances());
     }
 }

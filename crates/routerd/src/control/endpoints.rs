@@ -1,5 +1,7 @@
 //! Which request is answered by what, and the OpenAPI document that says so.
 
+mod reservations;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,7 +23,6 @@ use super::messages::{Destination, Level, MessagesView};
 use super::metrics;
 use super::peer::Peer;
 use super::plugins::{AnswerView, MessageBody, PluginBody, PluginsView};
-use super::reservations::{ReservationsView, ReserveBody};
 use super::stress::StressReport;
 use super::trace;
 use super::view::{
@@ -66,10 +67,10 @@ pub struct Hall {
         replace_plugin,
         remove_plugin,
         message_plugin,
-        reservations,
-        reserve,
-        refresh_reservation,
-        release_reservation,
+        reservations::reservations,
+        reservations::reserve,
+        reservations::refresh_reservation,
+        reservations::release_reservation,
         neighbours,
         routes,
         add_route,
@@ -117,8 +118,7 @@ pub fn paths(commands: Arc<CommandChannel>) -> Router {
         .route("/v1/plugins", get(plugins).post(add_plugin))
         .route("/v1/plugins/{name}", put(replace_plugin).delete(remove_plugin))
         .route("/v1/plugins/{name}/messages", post(message_plugin))
-        .route("/v1/reservations", get(reservations).post(reserve))
-        .route("/v1/reservations/{id}", put(refresh_reservation).delete(release_reservation))
+        .merge(reservations::paths())
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/routes", get(routes).post(add_route).delete(remove_route))
         .route("/v1/engine", get(engine).put(set_engine))
@@ -331,39 +331,6 @@ async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
 async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
     let id = segment(asked)?;
     changed(hall, move |commands| commands.remove_filter(id)).await
-}
-
-/// Reservations, and what is booked at each port.
-#[utoipa::path(get, path = "/v1/reservations",
-    responses((status = 200, body = ReservationsView)))]
-async fn reservations(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::reservations).await
-}
-
-/// Reserves bandwidth for a flow.
-#[utoipa::path(post, path = "/v1/reservations", request_body = ReserveBody,
-    responses((status = 201, body = Made), (status = 400, body = ErrorLine),
-        (status = 409, body = ErrorLine)))]
-async fn reserve(State(hall): State<Hall>, sent: Sent) -> Answer {
-    let body: ReserveBody = body(sent)?;
-    let made = away(hall, move |commands| commands.reserve(&body)).await?;
-    Ok(object(StatusCode::CREATED, &made))
-}
-
-/// Lets a reservation live on for its lifetime.
-#[utoipa::path(put, path = "/v1/reservations/{id}", params(("id" = u32, Path)),
-    responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
-async fn refresh_reservation(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
-    let id = segment(asked)?;
-    changed(hall, move |commands| commands.refresh_reservation(id)).await
-}
-
-/// Gives a reservation back.
-#[utoipa::path(delete, path = "/v1/reservations/{id}", params(("id" = u32, Path)),
-    responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
-async fn release_reservation(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
-    let id = segment(asked)?;
-    changed(hall, move |commands| commands.release_reservation(id)).await
 }
 
 /// Plugin instances, with what they have done.

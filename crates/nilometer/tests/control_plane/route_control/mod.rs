@@ -7,6 +7,7 @@ mod lists;
 mod offload;
 mod plugins;
 mod refusals;
+mod reservations;
 mod site;
 mod strangers;
 

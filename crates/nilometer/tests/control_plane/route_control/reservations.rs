@@ -1,0 +1,242 @@
+//! Reservations of a live router: by API and command, by RSVP between two hosts, and what they keep under overload.
+
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use nilometer_reservation::message::{FlowDescriptor, FlowSpec, Sender, Session, Style, Tspec};
+use nilometer_reservation::process::{Interface, NextHop, Routing, Settings};
+use nilometer_reservation::{Arrival, RsvpProcess, Upcall, packet};
+use nilometer_wire::{Rate, Time};
+use serde_json::{Value, json};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::ctl::{done, refused};
+use super::site::{LEFT, PATIENCE, RIGHT, Stand, privileged};
+
+/// A rate for the output, so that there is something to share.
+fn stand(name: &str, more: &str) -> Stand {
+    let stand = Stand::new(name, more).expect("a router");
+    stand.put("/v1/ports/1/rate", json!({"rate": "10 Mb/s"}));
+    stand
+}
+
+fn listed(stand: &Stand) -> Vec<Value> {
+    let view = stand.get("/v1/reservations");
+    view["reservations"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn reservations_are_made_listed_refused_and_end() {
+    if !privileged("reservations by API") {
+        return;
+    }
+    let stand = stand("reservations", "");
+    let to = format!("destination={RIGHT}");
+    let reserve = |more: &[&str]| {
+        let all = [&["reserve", "holder=me", &to, "protocol=udp", "input=p0"], more].concat();
+        done(&stand, &all)
+    };
+    let made = reserve(&["destination_port=5004", "rate=5 Gb/s", "lifetime=30 s"]);
+    assert!(made.starts_with("reservation ") && made.ends_with(" is made\n"), "{made}");
+    let id = made.split(' ').nth(1).expect("a number").to_owned();
+    let shown = done(&stand, &["reservations"]);
+    assert!(shown.contains("api: me") && shown.contains("5 Gb/s"), "{shown}");
+    let view: Value =
+        serde_json::from_str(&done(&stand, &["reservations", "--json"])).expect("JSON");
+    let one = &view["reservations"][0];
+    assert_eq!((&one["output"], &one["inputs"]), (&json!(1), &json!([0])));
+    assert_eq!((&one["next_hop"], &one["kind"]), (&json!(RIGHT.to_string()), &json!("api")));
+    assert_eq!(view["ports"][1]["output_bps"], json!(5_000_000_000u64));
+    // Of 10 Gb/s, which the links into the fabric have, 80 % may be reserved.
+    let beyond = ["reserve", "holder=you", &to, "protocol=17", "rate=4 Gb/s"];
+    refused(&stand, &beyond, "available");
+    refused(&stand, &["reserve", "holder=you", &to, "protocol=17", "rate=fast"], "rate");
+    refused(&stand, &["release", "4711"], "no reservation 4711");
+    done(&stand, &["refresh", &id]);
+    done(&stand, &["release", &id]);
+    assert!(listed(&stand).is_empty());
+    // One that nobody refreshes ends by itself.
+    reserve(&["rate=1 Mb/s", "lifetime=1 s"]);
+    assert_eq!(listed(&stand).len(), 1);
+    let began = Instant::now();
+    while !listed(&stand).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "it lives on");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(began.elapsed() > Duration::from_millis(500));
+    let booked = &stand.get("/v1/reservations")["ports"][1];
+    assert_eq!(booked["output_bps"], 0);
+    stand.end();
+}
+
+/// Datagrams of the reserved flow that were sent at 1 Mb/s and those that came, while others offer the link ten times
+/// what it carries.
+fn under_overload(stand: &Stand) -> (u64, u64) {
+    const SECONDS: u64 = 4;
+    const PAYLOAD: usize = 1_000;
+    let bind = |address: std::net::Ipv4Addr, port: u16| UdpSocket::bind((address, port));
+    let far = stand.site.right.enter(|| Ok(bind(RIGHT, 5_004)?)).expect("a socket");
+    far.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    let sink = stand.site.right.enter(|| Ok(bind(RIGHT, 6_000)?)).expect("a socket");
+    let near = stand.site.left.enter(|| Ok(bind(LEFT, 4_000)?)).expect("a socket");
+    let others: Vec<UdpSocket> =
+        (0..50).map(|_| stand.site.left.enter(|| Ok(bind(LEFT, 0)?)).expect("a socket")).collect();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // 100 Mb/s: twelve of a thousand bytes each millisecond.
+            let (began, mut sent) = (Instant::now(), 0u128);
+            while !stop.load(Ordering::Relaxed) {
+                if sent < began.elapsed().as_millis() * 12 {
+                    let socket = &others[sent as usize % others.len()];
+                    let _ = socket.send_to(&[1; PAYLOAD], (RIGHT, 6_000));
+                    sent += 1;
+                } else {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        let receiver = scope.spawn(|| {
+            let (mut bytes, mut came) = ([0; 2_048], 0);
+            while far.recv(&mut bytes).is_ok() {
+                came += 1;
+            }
+            came
+        });
+        let _ = sink.set_nonblocking(true);
+        let between = Duration::from_nanos((PAYLOAD as u64 + 42) * 8 * 1_000);
+        let (began, mut sent) = (Instant::now(), 0u32);
+        while began.elapsed() < Duration::from_secs(SECONDS) {
+            let due = between * sent;
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            near.send_to(&[2; PAYLOAD], (RIGHT, 5_004)).expect("sent");
+            sent += 1;
+        }
+        let came = receiver.join().expect("no panic");
+        stop.store(true, Ordering::Relaxed);
+        (sent.into(), came)
+    })
+}
+
+#[test]
+fn a_reserved_flow_keeps_its_rate_live_under_ten_times_overload() {
+    if !privileged("a reserved flow under overload") {
+        return;
+    }
+    let stand = stand("reserved-flow", "");
+    let body = json!({"holder": "test", "destination": RIGHT.to_string(), "protocol": "udp",
+        "destination_port": 5_004, "source": LEFT.to_string(), "rate": "1.05 Mb/s"});
+    let (status, made) = stand.ask(&Method::POST, "/v1/reservations", Some(body));
+    assert_eq!(status, 201, "{made}");
+    let (sent, came) = under_overload(&stand);
+    assert!(came * 100 >= sent * 98, "{came} of {sent} datagrams came");
+    let one = &listed(&stand)[0];
+    assert!(one["sent_bytes"].as_u64() >= Some(came * 1_000), "by its queue: {one}");
+    stand.ask(&Method::DELETE, &format!("/v1/reservations/{}", made["id"]), None);
+    let (sent, came) = under_overload(&stand);
+    assert!(came * 100 < sent * 98, "without a reservation it loses some: {came} of {sent}");
+    stand.end();
+}
+
+/// A host that speaks RSVP by a raw socket.
+struct Host {
+    process: RsvpProcess,
+    receiver: Socket,
+    sender: Socket,
+    began: Instant,
+}
+
+/// All is behind the router.
+struct Gateway(IpAddr);
+
+impl Routing for Gateway {
+    fn route_query(&self, _: IpAddr, to: &mut Vec<NextHop>) {
+        to.push(NextHop { port: 0, address: self.0 });
+    }
+}
+
+impl Host {
+    fn new(own: IpAddr) -> std::io::Result<Host> {
+        let receiver = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)))?;
+        receiver.set_read_timeout(Some(Duration::from_millis(5)))?;
+        // IPPROTO_RAW: the packet comes with its header.
+        let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)))?;
+        let interface = Interface::new([own], Rate::from_megabits(1_000));
+        let process = RsvpProcess::new(Settings::new(vec![interface], 3));
+        Ok(Host { process, receiver, sender, began: Instant::now() })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// Takes what came and sends what is to be sent; the upcalls.
+    fn turn(&mut self, gateway: &Gateway) -> Vec<Upcall> {
+        let mut buffer = [MaybeUninit::new(0); 2_048];
+        if let Ok(bytes) = self.receiver.recv(&mut buffer) {
+            // SAFETY: the kernel has written that many bytes.
+            let packet: Vec<u8> =
+                buffer[..bytes].iter().map(|byte| unsafe { byte.assume_init() }).collect();
+            let (envelope, message) = packet::read(&packet).expect("a packet of RSVP");
+            let arrival = Arrival { port: 0, source: envelope.source, ttl: envelope.ttl };
+            let now = self.now();
+            self.process.handle_message(now, &arrival, message, gateway);
+        }
+        self.process.handle_timeout(self.now());
+        while let Some(sent) = self.process.poll_transmit() {
+            let to = SockAddr::from(SocketAddr::new(sent.envelope.destination, 0));
+            self.sender.send_to(&sent.packet(), &to).expect("sent");
+        }
+        std::iter::from_fn(|| self.process.poll_upcall()).collect()
+    }
+}
+
+#[test]
+fn two_hosts_reserve_by_rsvp_through_a_live_router() {
+    if !privileged("RSVP through a live router") {
+        return;
+    }
+    let stand = stand("rsvp", "[reservations]\nrsvp = true\nrefresh = \"1 s\"\n");
+    let gateways = [[198, 18, 0, 1], [198, 19, 0, 1]].map(|at| Gateway(IpAddr::from(at)));
+    let host = |namespace: &nilometer_linux::namespace::Namespace, own: std::net::Ipv4Addr| {
+        namespace.enter(|| Ok(Host::new(own.into())?)).expect("raw sockets")
+    };
+    let mut left = host(&stand.site.left, LEFT);
+    let mut right = host(&stand.site.right, RIGHT);
+    let session = Session { destination: RIGHT.into(), protocol: 17, port: 5_004 };
+    let sender = Sender { source: LEFT.into(), port: 4_000 };
+    let tspec = Tspec::new(125_000.0, 3_000.0);
+    let now = left.now();
+    left.process.announce(now, session, (sender, tspec), None, &gateways[0]).expect("a way");
+    let began = Instant::now();
+    let (mut has_path, mut is_reserved) = (false, false);
+    while !is_reserved {
+        assert!(began.elapsed() < PATIENCE, "path {has_path}: {}", stand.get("/v1/reservations"));
+        is_reserved |= left.turn(&gateways[0]).iter().any(|up| matches!(up, Upcall::Resv { .. }));
+        let came = right.turn(&gateways[1]);
+        if !has_path && came.iter().any(|up| matches!(up, Upcall::Path { .. })) {
+            has_path = true;
+            let flowspec = FlowSpec::controlled_load(tspec);
+            let flows = vec![FlowDescriptor { flowspec, senders: vec![sender] }];
+            let now = right.now();
+            let style = Style::FixedFilter;
+            right.process.reserve(now, session, style, flows, true).expect("a path is there");
+        }
+    }
+    let one = &listed(&stand)[0];
+    assert_eq!((&one["kind"], &one["output"]), (&json!("rsvp"), &json!(1)));
+    assert_eq!(one["flows"][0]["source_port"], 4_000);
+    assert!(one["rate_bps"].as_u64() >= Some(1_000_000), "with what the link adds: {one}");
+    // The sender withdraws, and path and reservation go with its PathTear.
+    let now = left.now();
+    assert!(left.process.withdraw(now, session, sender));
+    while !listed(&stand).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "{}", stand.get("/v1/reservations"));
+        left.turn(&gateways[0]);
+    }
+    stand.end();
+}
