@@ -22,7 +22,7 @@ use crate::config::RouterConfig;
 /// A reserved queue holds what its rate carries in this time, its bucket, or so many bytes, whichever is most.
 const HELD: Span = Span::from_nanos(50_000_000);
 const CAPACITY_BYTES_MIN: u32 = 16 << 10;
-/// The most reservations that can be asked for.
+/// The upper limit of `reservations_max`.
 const RESERVATIONS_MAX: usize = nilometer_queue::RESERVED_QUEUES_MAX as usize;
 
 /// `[reservations]`: bandwidth that flows may reserve, by the API and by RSVP (RFC 2205).

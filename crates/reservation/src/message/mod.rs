@@ -22,7 +22,7 @@
 //!
 //! A sender sends one to its session's destination, with the router alert option. Each router on the way books the
 //! flowspec's rate at the port where the message came in and at the one where it goes out, binds the flow to its
-//! reservation and to this way, and sends the message on. Nobody acknowledges it. The state is soft: it lives as
+//! reservation and to this way, and sends the message on. It is not acknowledged. The state is soft: it lives as
 //! long as path state of the same refresh period would, and the message is repeated every period. ADSPEC counts the
 //! routers that reserved; its global break bit says that some router did not, where the flow goes as best effort.
 

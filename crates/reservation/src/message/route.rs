@@ -110,7 +110,7 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn a_node_is_its_address_or_whoever_is_in_its_prefix() {
+    fn a_node_is_an_address_or_a_prefix() {
         let address = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
         let node = RouteNode::strict(address(1));
         assert!(node.contains(address(1)) && !node.contains(address(2)));

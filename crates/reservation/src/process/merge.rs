@@ -1,6 +1,6 @@
 //! Merging: what a session's reservations come to at each output port, and towards each previous hop.
 //!
-//! Both are functions of path and reservation state alone. Whoever changes state computes them anew and compares with
+//! Both are functions of path and reservation state alone. After each change of state they are computed anew and compared with
 //! what was installed and sent before; the difference is what is to do. No event has rules of its own.
 
 use alloc::vec::Vec;

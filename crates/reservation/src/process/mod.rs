@@ -1,4 +1,4 @@
-//! The RSVP process of one router or host: soft state that is given the time, and says what to send and to install.
+//! The RSVP process of one router or host: soft state that depends on messages and time alone.
 //!
 //! It has no clock, socket or table of routes. Messages come in with [`RsvpProcess::handle_message`], time passes with
 //! [`RsvpProcess::handle_timeout`], which is due at [`RsvpProcess::poll_timeout`]; packets, commands to the forwarding

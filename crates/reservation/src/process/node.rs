@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// The address that a port speaks from to hosts of the version of `peer`.
+    /// The source address of a port's messages to hosts of the IP version of `peer`.
     pub(super) fn address(&self, port: u32, peer: IpAddr) -> Option<IpAddr> {
         let interface = self.settings.interfaces.get(port as usize)?;
         interface.addresses.iter().copied().find(|own| own.is_ipv4() == peer.is_ipv4())

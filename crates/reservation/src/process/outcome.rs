@@ -104,7 +104,7 @@ pub enum Command {
     Remove(ReservationId),
 }
 
-/// What an RSVP process tells local senders, receivers and the operator (RFC 2205, 3.11.1).
+/// Upcalls to local senders, receivers and the operator (RFC 2205, 3.11.1).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Upcall {
     /// PATH_EVENT: a sender's path has reached a local destination.
@@ -221,6 +221,6 @@ pub struct Counts {
     pub expired: u64,
     /// Requests for bandwidth that admission control refused.
     pub admission_refused: u64,
-    /// Upcalls that nobody took in time.
+    /// Upcalls that were discarded because too many were waiting.
     pub upcalls_lost: u64,
 }

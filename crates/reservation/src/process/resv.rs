@@ -116,7 +116,7 @@ impl SessionState {
             return match self.settle(node) {
                 Ok(()) => Ok(()),
                 Err(unbooked) => {
-                    // The old one is in place, and has been asked for again.
+                    // The old one stays in place, and this message refreshes it.
                     let expires_at = new.expires_at;
                     let at = self.resvs.iter().position(|resv| *resv == new);
                     let at = at.expect("it was put there");

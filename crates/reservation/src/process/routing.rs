@@ -36,7 +36,7 @@ pub(super) struct Onward {
 /// A route begins with the nodes that are still to be passed. Those at its head that this node itself is are passed
 /// now. Then a strict node must be a directly connected next hop, a loose one is reached as the routing table says. RFC 3209 has
 /// a router whose route does not begin with itself refuse it; here that is so for a strict node, and a loose one may lie
-/// further ahead, so that nobody has to insert nodes.
+/// further ahead, so that no router has to insert nodes.
 pub(super) fn onward(
     routing: &impl Routing,
     destination: IpAddr,

@@ -8,7 +8,7 @@ use nilometer_wire::{Rate, Span};
 /// One interface of a router or host; ports are numbered in the order of interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its addresses; the first of a version is the one that it speaks from.
+    /// Its addresses; the first of an IP version is the source of its messages.
     pub addresses: Vec<IpAddr>,
     /// The capacity of its link, in each direction.
     pub capacity: Rate,

@@ -207,7 +207,7 @@ impl SessionState {
         }
     }
 
-    /// Tells a receiver that its reservation is there.
+    /// Confirms a reservation to its receiver.
     fn confirm(&self, node: &mut Node, receiver: IpAddr, from: Option<NextHop>) {
         let error = ErrorSpec::new(node.any_address(receiver), ErrorCode::CONFIRMATION);
         let session = self.session;

@@ -187,7 +187,7 @@ impl RsvpProcess {
                 match onward(routing, destination, route, input, is_own) {
                     Ok(way) => way,
                     Err(_) => {
-                        // Nobody waits for an answer; what there was expires.
+                        // The setup is unacknowledged; an older one expires.
                         self.setups.extend(old.map(|old| (key, old)));
                         return Err(Discard::Refused);
                     }

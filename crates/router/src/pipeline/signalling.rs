@@ -48,7 +48,7 @@ impl Router {
         self.signalling.waiting.pop_front()
     }
 
-    /// Packets that nobody took in time.
+    /// Packets that were discarded because too many were waiting.
     pub fn signalling_lost(&self) -> u64 {
         self.signalling.lost
     }

@@ -19,9 +19,9 @@ use super::view::Made;
 use crate::driver::{Driver, Reserved};
 use crate::filter::protocol_number;
 
-/// The depth of a bucket where nobody says: two full frames.
+/// The default depth of a bucket: two full frames.
 const BUCKET_BYTES: u32 = 3_076;
-/// How long a reservation lives without a refresh where nobody says.
+/// The default lifetime without a refresh.
 const LIFETIME: Span = Span::from_secs(60);
 
 /// The packets of a reservation.

@@ -57,7 +57,7 @@ impl Signalling {
 }
 
 impl Driver {
-    /// Lets flows reserve bandwidth from now on, by the API, and by RSVP where the router is told to keep its packets.
+    /// Lets flows reserve bandwidth from now on, by the API, and by RSVP where the router's signalling is on.
     pub fn set_reservations(&mut self, settings: Settings) {
         let process = RsvpProcess::new(settings);
         self.signalling = Some(Box::new(Signalling { process, entered: BTreeMap::new() }));
