@@ -8,3 +8,4 @@ mod scenarios;
 mod simulate;
 mod simulate_vectors;
 mod simulation_page;
+mod wave_video;
