@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{PortKind, PortSection, RouterConfig};
 use super::driver::{Driver, Remote};
-use super::machine::{introduce, local_mac, machine, spare_port};
+use super::machine::{introduce, local_mac, machine, rsvp_settings, spare_port};
 use super::recording::event::Beginning;
 use super::recording::{Command, Recorder};
-use super::reservations;
 use super::routes::Routes;
 use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES};
 use nilometer_files::document::draft::Draft;
@@ -120,7 +119,7 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     }
     driver.set_spin(Duration::from_micros(config.spin_us.into()));
     let mtus_bytes: Vec<u16> = plans.iter().map(|(plan, _)| plan.mtu_bytes).collect();
-    driver.set_reservations(reservations::settings(config, &mtus_bytes));
+    driver.set_reservations(rsvp_settings(config, &mtus_bytes));
     for (number, opened) in opened.into_iter().enumerate() {
         match opened {
             Some((device, beside)) => driver.attach(number, device, beside),

@@ -11,8 +11,10 @@ use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Capacity, DisciplineKind, Settings};
+use nilometer_reservation::process::{Interface, RoutePinning, Settings as RsvpSettings};
 use nilometer_router::classifier::{Action, Rule, RuleId};
 use nilometer_router::fabric::FabricPlan;
+use nilometer_router::header::ETHERNET_BYTES;
 use nilometer_router::memory::Ticket;
 use nilometer_router::neighbour::Given;
 use nilometer_router::pipeline::engine::{Filters, Tables};
@@ -25,6 +27,7 @@ use super::config::{FabricSection, PortSection, Queueing, RouterConfig};
 use super::filter::{Rules, Side};
 use super::plugins;
 use super::queue_size::sized;
+use super::reservations::PinningName;
 use super::rib_thread::Readers;
 use super::routes::{Routes, check_link_local, entered};
 use super::shares::{Shared, shares};
@@ -172,6 +175,27 @@ fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Setting
         seed,
         index,
         ..Settings::new(DisciplineKind::Qsdrr, Capacity::Packets(QUEUE_PACKETS), rate)
+    }
+}
+
+/// What the RSVP process of a router is made with, whose ports carry IP packets of so many bytes.
+pub fn rsvp_settings(config: &RouterConfig, mtus_bytes: &[u16]) -> RsvpSettings {
+    let section = &config.reservations;
+    let interfaces = config.ports.iter().zip(mtus_bytes).map(|(port, mtu_bytes)| Interface {
+        addresses: port.addresses.iter().map(|at| at.address).collect(),
+        capacity: port.rate.unwrap_or(config.fabric.link_rate),
+        reservable_percent: section.reservable_percent,
+        overhead_bytes: ETHERNET_BYTES as u32 + u32::from(port.overhead_bytes),
+        mtu_bytes: (*mtu_bytes).into(),
+    });
+    RsvpSettings {
+        refresh: section.refresh,
+        pinning: match section.pinning {
+            PinningName::Explicit => RoutePinning::Explicit,
+            PinningName::Reserved => RoutePinning::Reserved,
+        },
+        reservations_max: section.reservations_max,
+        ..RsvpSettings::new(interfaces.collect(), config.seed)
     }
 }
 

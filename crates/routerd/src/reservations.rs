@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use anyhow::{Result, anyhow, ensure};
 use nilometer_queue::Contract;
-use nilometer_reservation::process::{FlowFilter, Interface, RoutePinning, Settings};
+use nilometer_reservation::process::FlowFilter;
 use nilometer_router::classifier::{Action, Classified, Inputs, Octet, Ports, Rule, RuleId};
 use nilometer_router::fib::NextHop;
-use nilometer_router::header::ETHERNET_BYTES;
 use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::Router;
 use nilometer_router::pipeline::reserved::ReservedFlow;
@@ -16,8 +15,6 @@ use nilometer_sim::quantity::{de_span, ser_span};
 use nilometer_wire::{Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use crate::config::RouterConfig;
 
 /// A reserved queue holds what its rate carries in this time, its bucket, or so many bytes, whichever is most.
 const HELD: Span = Span::from_nanos(50_000_000);
@@ -88,27 +85,6 @@ impl ReservationsSection {
             "reservations.refresh is {refresh}; give 1 s to 10 min"
         );
         Ok(())
-    }
-}
-
-/// What the RSVP process of a router is made with, whose ports carry IP packets of so many bytes.
-pub fn settings(config: &RouterConfig, mtus_bytes: &[u16]) -> Settings {
-    let section = &config.reservations;
-    let interfaces = config.ports.iter().zip(mtus_bytes).map(|(port, mtu_bytes)| Interface {
-        addresses: port.addresses.iter().map(|at| at.address).collect(),
-        capacity: port.rate.unwrap_or(config.fabric.link_rate),
-        reservable_percent: section.reservable_percent,
-        overhead_bytes: ETHERNET_BYTES as u32 + u32::from(port.overhead_bytes),
-        mtu_bytes: (*mtu_bytes).into(),
-    });
-    Settings {
-        refresh: section.refresh,
-        pinning: match section.pinning {
-            PinningName::Explicit => RoutePinning::Explicit,
-            PinningName::Reserved => RoutePinning::Reserved,
-        },
-        reservations_max: section.reservations_max,
-        ..Settings::new(interfaces.collect(), config.seed)
     }
 }
 
@@ -225,7 +201,8 @@ pub fn exchange<M: Memory>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use crate::config::RouterConfig;
+    use crate::machine::{Machine, rsvp_settings};
     use nilometer_wire::memory::HeapMemory;
 
     fn config() -> RouterConfig {
@@ -236,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_process_is_made_of_the_ports() {
-        let settings = settings(&config(), &[1_500, 9_000]);
+        let settings = rsvp_settings(&config(), &[1_500, 9_000]);
         let [a, b] = &settings.interfaces[..] else { panic!("two ports") };
         assert_eq!(
             (a.capacity, a.overhead_bytes, a.mtu_bytes),

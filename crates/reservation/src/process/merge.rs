@@ -7,30 +7,8 @@ use alloc::vec::Vec;
 
 use nilometer_wire::Time;
 
-use crate::message::{FlowDescriptor, FlowSpec, Sender, Style, Tspec};
-use crate::process::routing::NextHop;
-use crate::process::state::{PathState, Place, Previous, ResvState, SessionState};
-
-/// A reservation that the forwarding plane shall have: with fixed filter one for each sender at a port, otherwise one
-/// for each port (a traffic control state block of RFC 2209).
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
-    pub(super) style: Style,
-    /// The senders whose packets it is for.
-    pub(super) senders: Vec<Sender>,
-    pub(super) inputs: Vec<u32>,
-    pub(super) output: NextHop,
-    pub(super) is_explicit: bool,
-    pub(super) flowspec: FlowSpec,
-}
-
-impl Wanted {
-    /// Whether both are the same reservation, perhaps with another flowspec or other senders.
-    pub(super) fn is_same(&self, other: &Wanted) -> bool {
-        let is_one = self.style != Style::FixedFilter || self.senders == other.senders;
-        self.output.port == other.output.port && self.style == other.style && is_one
-    }
-}
+use crate::message::{FlowDescriptor, FlowSpec, Style, Tspec};
+use crate::process::state::{PathState, Place, Previous, ResvState, SessionState, Wanted};
 
 /// A Resv that one previous hop shall have.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,12 +8,14 @@ use nilometer_wire::Time;
 
 use crate::admission::{AdmissionError, Booking};
 use crate::message::{ErrorCode, ErrorSpec, Hop, Message, Resv, ResvConf, ResvTear, Sender, Style};
-use crate::process::merge::{self, Upstream, Wanted};
+use crate::process::merge::{self, Upstream};
 use crate::process::node::{Node, TTL};
 use crate::process::outcome::{Command, FlowFilter, Owner, Reservation, Upcall};
 use crate::process::routing::NextHop;
 use crate::process::settings::RoutePinning;
-use crate::process::state::{Installed, Place, Previous, ResvState, SentResv, SessionState};
+use crate::process::state::{
+    Installed, Place, Previous, ResvState, SentResv, SessionState, Wanted,
+};
 
 /// What could not be booked, and why.
 pub(super) struct Unbooked {

@@ -8,7 +8,6 @@ use nilometer_wire::Time;
 use crate::admission::ReservationId;
 use crate::message::{AdSpec, ExplicitRoute, FlowDescriptor, FlowSpec, Hop, Sender, Session};
 use crate::message::{Style, Tspec};
-use crate::process::merge::Wanted;
 use crate::process::routing::NextHop;
 
 /// Where a path comes from.
@@ -95,6 +94,27 @@ pub(super) struct SentResv {
     pub(super) style: Style,
     pub(super) flows: Vec<FlowDescriptor>,
     pub(super) refresh_at: Time,
+}
+
+/// A reservation that the forwarding plane shall have: with fixed filter one for each sender at a port, otherwise one
+/// for each port (a traffic control state block of RFC 2209).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) style: Style,
+    /// The senders whose packets it is for.
+    pub(super) senders: Vec<Sender>,
+    pub(super) inputs: Vec<u32>,
+    pub(super) output: NextHop,
+    pub(super) is_explicit: bool,
+    pub(super) flowspec: FlowSpec,
+}
+
+impl Wanted {
+    /// Whether both are the same reservation, perhaps with another flowspec or other senders.
+    pub(super) fn is_same(&self, other: &Wanted) -> bool {
+        let is_one = self.style != Style::FixedFilter || self.senders == other.senders;
+        self.output.port == other.output.port && self.style == other.style && is_one
+    }
 }
 
 /// What the forwarding plane has of a session.

@@ -28,6 +28,7 @@
 mod input;
 mod output;
 mod pool;
+mod reserved;
 #[cfg(test)]
 mod vanished;
 
@@ -38,9 +39,7 @@ use core::slice;
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
 use nilometer_queue::distributed::{Allocator, SwitchShape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{
-    Any, Backlog, Contract, ContractError, Drops, Ledger, Packet, Reason, Reserved, Tally,
-};
+use nilometer_queue::{Any, Backlog, Drops, Ledger, Packet, Reason, Tally};
 use nilometer_wire::{Rate, Span, Time};
 
 use input::Input;
@@ -189,30 +188,6 @@ impl<P: Packet + Copy> Fabric<P> {
         }
     }
 
-    /// Whether a packet waits in a reserved queue at its output.
-    #[inline(always)]
-    fn has_contract(&self, output: usize, packet: &P) -> bool {
-        packet.reserved().is_some_and(|queue| self.outputs[output].reserved().has(queue))
-    }
-
-    /// [`Fabric::enqueue`] of those that have a reservation, which are taken out of the list.
-    #[inline(never)]
-    fn enqueue_reserved(
-        &mut self,
-        now: Time,
-        input: usize,
-        packets: &mut Vec<(u16, P)>,
-        drops: &mut impl Drops<P>,
-    ) {
-        packets.retain(|(output, packet)| {
-            let is_reserved = self.has_contract(usize::from(*output), packet);
-            if is_reserved {
-                self.enqueue(now, (input, usize::from(*output)), *packet, drops);
-            }
-            !is_reserved
-        });
-    }
-
     /// [`Fabric::announce`], then [`Fabric::cross`].
     pub fn advance(&mut self, now: Time, drops: &mut impl Drops<P>) {
         self.announce(now);
@@ -333,40 +308,6 @@ impl<P: Packet + Copy> Fabric<P> {
     ) {
         self.outputs[output].set_discipline(now, discipline, drops);
         self.settle(output);
-    }
-
-    /// Gives a reserved queue of `output` a contract, or another one (`nilometer_queue::reserved`). Packets that name
-    /// it cross the fabric at once, since their bandwidth is booked at both ports, and wait in it alone. Panics where
-    /// there is no such port.
-    ///
-    /// # Errors
-    /// When there is no such queue, or it would hold nothing.
-    pub fn reserve(
-        &mut self,
-        output: usize,
-        queue: u32,
-        contract: Contract,
-    ) -> Result<(), ContractError> {
-        self.outputs[output].reserve(queue, contract)
-    }
-
-    /// Ends the contract of a reserved queue of `output`, and says whether it had one; what waits in it goes on as best
-    /// effort. Panics where there is no such port.
-    pub fn release(
-        &mut self,
-        now: Time,
-        output: usize,
-        queue: u32,
-        drops: &mut impl Drops<P>,
-    ) -> bool {
-        let is_ended = self.outputs[output].release(now, queue, drops);
-        self.settle(output);
-        is_ended
-    }
-
-    /// The reserved queues of `output`. Panics where there is no such port.
-    pub fn reserved(&self, output: usize) -> &Reserved<P, Any<P>> {
-        self.outputs[output].reserved()
     }
 
     /// Says that the discipline of `output` is the one that a port has where nobody asks for another, or
@@ -492,19 +433,6 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].backlog()
     }
 
-    /// Bits per second that the link of `output` gives the flow of a packet: by its contract, or else while those that wait
-    /// there now go on waiting; nothing where the link has no rate, or a discipline that does not share it by flows.
-    /// Panics where there is no such port.
-    pub fn share_bps(&self, output: usize, packet: &P) -> Option<u64> {
-        let reserved = self.reserved(output);
-        if let Some(state) = packet.reserved().and_then(|queue| reserved.state(queue)) {
-            return Some(state.contract.rate.bits_per_second());
-        }
-        let rate = u128::from(self.rate(output)?.bits_per_second());
-        let (own, all) = self.discipline(output).share(packet.flow())?;
-        u64::try_from(rate * u128::from(own) / u128::from(all.max(1))).ok()
-    }
-
     /// The discipline of `output`: its kind and the states of its queues. Panics where there is no
     /// such port.
     pub fn discipline(&self, output: usize) -> &Any<P> {
@@ -517,8 +445,7 @@ impl<P: Packet + Copy> Fabric<P> {
         &self.inputs[input].ledger
     }
 
-    /// What came to `output` over the fabric, left it, and was dropped there. Panics where there is
-    /// no such port.
+    /// What came to `output` over the fabric, left it, and was dropped there. Panics where there is no such port.
     pub fn output_ledger(&self, output: usize) -> &Ledger {
         &self.outputs[output].ledger
     }

@@ -41,6 +41,7 @@ mod own;
 pub mod port;
 mod port_plan;
 mod replicate;
+mod reserve;
 pub mod reserved;
 pub mod reverse;
 mod send;

@@ -1,4 +1,4 @@
-//! Reserved flows: their packets are found in a batch, given to their reserved queue and kept on their pinned route.
+//! Filters of reservations: which packets belong to a reserved flow, which queue it has, and its pinned route.
 //!
 //! A reservation consists of a contract at its output ([`crate::Fabric::reserve`]) and of filters that say which
 //! packets it is for (DER, 3.5: "a new rule is added to the classifier to bind the reserved flow to its
@@ -16,19 +16,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 
-use nilometer_queue::{Contract, ContractError, RESERVED_QUEUES_MAX};
-use nilometer_wire::Time;
+use nilometer_queue::RESERVED_QUEUES_MAX;
 
-use super::Router;
 use super::engine::Filters;
-use super::lane::Lane;
-use super::version::Version;
 use crate::classifier::{Action, Classified, ClassifierTuples, Inputs, Refused, Rule, RuleId};
 use crate::fib::NextHop;
-use crate::header::{self, Key};
-use crate::memory::{GiveBack, Memory};
+use crate::header::Key;
 
 /// Filters of reservations that there may be; a reservation of several senders has several.
 pub const RESERVED_FILTERS_MAX: u32 = 4 * RESERVED_QUEUES_MAX;
@@ -47,9 +41,9 @@ pub struct ReservedFlows {
     pub(super) filters4: Filters<u32>,
     pub(super) filters6: Filters<u128>,
     /// The pinned route of each filter, by number.
-    pinned: Vec<Option<NextHop>>,
+    pub(super) pinned: Vec<Option<NextHop>>,
     /// The filter of each packet of a lane.
-    found: Vec<Option<RuleId>>,
+    pub(super) found: Vec<Option<RuleId>>,
 }
 
 impl Default for ReservedFlows {
@@ -111,80 +105,5 @@ impl ReservedFlows {
         let mut found = [None];
         self.filters4.classify(input, &[key], &mut found);
         found[0].is_some()
-    }
-}
-
-impl Router {
-    /// Marks the packets of a batch whose flows have a reservation, and pins their routes.
-    #[inline(always)]
-    pub(super) fn meet_reservations(&mut self, input: usize) {
-        if !self.reserved.is_empty() {
-            self.meet_reservations_of::<u32>(input);
-            self.meet_reservations_of::<u128>(input);
-        }
-    }
-
-    #[inline(never)]
-    fn meet_reservations_of<A: Version>(&mut self, input: usize) {
-        let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
-        let mut found = mem::take(&mut self.reserved.found);
-        found.clear();
-        found.resize(lane.packets, None);
-        let filters = A::reserved(&mut self.reserved);
-        filters.classify(input, &lane.keys[..lane.packets], &mut found);
-        for (at, found) in found.iter().enumerate() {
-            let Some(id) = *found else { continue };
-            let brief = &mut lane.briefs[at];
-            let (action, _) = A::reserved(&mut self.reserved).meet(Some(id), brief.ip_bytes);
-            let Action::Reserved(queue) = action else { continue };
-            // The upper half goes on choosing among the ways of a group.
-            brief.hash = brief.hash >> 32 << 32 | u64::from(queue);
-            brief.notes |= header::RESERVED;
-            let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
-            lane.next[at] = pinned.or(lane.next[at]);
-        }
-        self.reserved.found = found;
-        *A::lane(&mut self.lanes) = lane;
-    }
-
-    /// The filters of reservations.
-    pub fn reserved(&self) -> &ReservedFlows {
-        &self.reserved
-    }
-
-    /// The filters of reservations, for changes between batches.
-    pub fn reserved_mut(&mut self) -> &mut ReservedFlows {
-        &mut self.reserved
-    }
-
-    /// Gives a reserved queue of `output` a contract, or another one.
-    ///
-    /// # Errors
-    /// When there is no such queue, or it would hold nothing.
-    ///
-    /// # Panics
-    /// When there is no such port.
-    pub fn reserve(
-        &mut self,
-        output: usize,
-        queue: u16,
-        contract: Contract,
-    ) -> Result<(), ContractError> {
-        self.fabric.reserve(output, queue.into(), contract)
-    }
-
-    /// Ends the contract of a reserved queue of `output`, and says whether it had one; its packets go on as best
-    /// effort.
-    ///
-    /// # Panics
-    /// When there is no such port.
-    pub fn unreserve<M: Memory>(
-        &mut self,
-        now: Time,
-        output: usize,
-        queue: u16,
-        memory: &mut M,
-    ) -> bool {
-        self.fabric.release(now, output, queue.into(), &mut GiveBack(memory))
     }
 }

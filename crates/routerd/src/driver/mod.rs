@@ -35,6 +35,7 @@ mod port_slot;
 mod remote;
 mod signalling;
 mod stalls;
+mod stress_test;
 mod tracer;
 
 use nilometer_files::say;
@@ -258,27 +259,6 @@ impl Driver {
         self.watcher = Some(watcher);
     }
 
-    /// Plays `stress` from now on; whether none is being played.
-    pub fn set_stress(&mut self, stress: Stress) -> bool {
-        let is_free = self.stress.as_ref().is_none_or(|stress| stress.view().is_over);
-        if is_free {
-            self.stress = Some(Box::new(stress));
-        }
-        is_free
-    }
-
-    /// The stress test that was begun last.
-    pub fn stress(&self) -> Option<&Stress> {
-        self.stress.as_deref()
-    }
-
-    /// Ends the stress test that was begun last, if it is not over.
-    pub fn end_stress(&mut self) {
-        if let Some(stress) = &mut self.stress {
-            stress.end();
-        }
-    }
-
     fn say(&self, level: Level, text: String) {
         match &self.messages {
             Some(messages) => messages.say(level, text),
@@ -336,11 +316,9 @@ impl Driver {
         let have_routes_changed = self.hops.have_routes_changed();
         if let Some(newer) = self.hops.newer() {
             Driver::set_hops(&mut self.router, &mut self.recorder, Arc::clone(newer));
-            self.distrust();
-            self.signal_routes();
+            self.follow_routes();
         } else if have_routes_changed {
-            self.distrust();
-            self.signal_routes();
+            self.follow_routes();
         }
         if self.links_seen.elapsed() >= ASLEEP_FOR {
             self.links_seen = Instant::now();
@@ -487,8 +465,8 @@ impl Driver {
     fn sleep(&mut self) -> Result<()> {
         let now = self.now();
         let stress = self.stress.as_ref().and_then(|stress| stress.poll_timeout());
-        let signals = self.signalling.as_mut().and_then(|signalling| signalling.poll_timeout());
-        let due = self.router.poll_timeout().into_iter().chain(stress).chain(signals).min();
+        let due =
+            self.router.poll_timeout().into_iter().chain(stress).chain(self.signals_at()).min();
         let due = due.map(|due| due.since(now).as_nanos());
         let has_grants = self.grants.as_ref().is_some_and(|grants| grants.is_any());
         let most = if has_grants { flow_offload::EVERY } else { ASLEEP_FOR };

@@ -50,12 +50,6 @@ impl Routing for Table<'_> {
     }
 }
 
-impl Signalling {
-    pub(super) fn poll_timeout(&mut self) -> Option<Time> {
-        self.process.poll_timeout()
-    }
-}
-
 impl Driver {
     /// Lets flows reserve bandwidth from now on, by the API, and by RSVP where the router's signalling is on.
     pub fn set_reservations(&mut self, settings: Settings) {
@@ -108,7 +102,7 @@ impl Driver {
     /// Hands the RSVP process what came and the time.
     pub(super) fn signal(&mut self, now: Time) {
         let Some(signalling) = &mut self.signalling else { return };
-        let is_due = signalling.poll_timeout().is_some_and(|at| at <= now);
+        let is_due = signalling.process.poll_timeout().is_some_and(|at| at <= now);
         let mut next = self.router.poll_signalling();
         if !is_due && next.is_none() {
             return;
@@ -129,9 +123,15 @@ impl Driver {
         self.signalling = Some(signalling);
     }
 
-    /// Routes have changed: paths that are not pinned follow them, and those that are get the numbers of their next
-    /// hops anew.
-    pub(super) fn signal_routes(&mut self) {
+    /// When the RSVP process has something to do.
+    pub(super) fn signals_at(&mut self) -> Option<Time> {
+        self.signalling.as_mut().and_then(|signalling| signalling.process.poll_timeout())
+    }
+
+    /// Routes have changed: shortcuts are looked at again, paths that are not pinned follow, and those that are get the
+    /// numbers of their next hops anew.
+    pub(super) fn follow_routes(&mut self) {
+        self.distrust();
         let Some(mut signalling) = self.signalling.take() else { return };
         let now = self.now();
         signalling.process.routes_changed(now, &Table(RefCell::new(&mut self.router)));

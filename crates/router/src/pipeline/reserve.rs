@@ -1,0 +1,91 @@
+//! Reserved flows in a batch: their packets are marked with their queue and sent on their pinned route.
+//!
+//! See [`super::reserved`] for where this stands on the way of a packet.
+
+use core::mem;
+
+use nilometer_queue::{Contract, ContractError};
+use nilometer_wire::Time;
+
+use super::Router;
+use super::lane::Lane;
+use super::reserved::ReservedFlows;
+use super::version::Version;
+use crate::classifier::Action;
+use crate::header;
+use crate::memory::{GiveBack, Memory};
+
+impl Router {
+    /// Marks the packets of a batch whose flows have a reservation, and pins their routes.
+    #[inline(always)]
+    pub(super) fn meet_reservations(&mut self, input: usize) {
+        if !self.reserved.is_empty() {
+            self.meet_reservations_of::<u32>(input);
+            self.meet_reservations_of::<u128>(input);
+        }
+    }
+
+    #[inline(never)]
+    fn meet_reservations_of<A: Version>(&mut self, input: usize) {
+        let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        let mut found = mem::take(&mut self.reserved.found);
+        found.clear();
+        found.resize(lane.packets, None);
+        let filters = A::reserved(&mut self.reserved);
+        filters.classify(input, &lane.keys[..lane.packets], &mut found);
+        for (at, found) in found.iter().enumerate() {
+            let Some(id) = *found else { continue };
+            let brief = &mut lane.briefs[at];
+            let (action, _) = A::reserved(&mut self.reserved).meet(Some(id), brief.ip_bytes);
+            let Action::Reserved(queue) = action else { continue };
+            // The upper half goes on choosing among the ways of a group.
+            brief.hash = brief.hash >> 32 << 32 | u64::from(queue);
+            brief.notes |= header::RESERVED;
+            let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
+            lane.next[at] = pinned.or(lane.next[at]);
+        }
+        self.reserved.found = found;
+        *A::lane(&mut self.lanes) = lane;
+    }
+
+    /// The filters of reservations.
+    pub fn reserved(&self) -> &ReservedFlows {
+        &self.reserved
+    }
+
+    /// The filters of reservations, for changes between batches.
+    pub fn reserved_mut(&mut self) -> &mut ReservedFlows {
+        &mut self.reserved
+    }
+
+    /// Gives a reserved queue of `output` a contract, or another one.
+    ///
+    /// # Errors
+    /// When there is no such queue, or it would hold nothing.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn reserve(
+        &mut self,
+        output: usize,
+        queue: u16,
+        contract: Contract,
+    ) -> Result<(), ContractError> {
+        self.fabric.reserve(output, queue.into(), contract)
+    }
+
+    /// Ends the contract of a reserved queue of `output`, and says whether it had one; its packets go on as best
+    /// effort.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn unreserve<M: Memory>(
+        &mut self,
+        now: Time,
+        output: usize,
+        queue: u16,
+        memory: &mut M,
+    ) -> bool {
+        self.fabric.release(now, output, queue.into(), &mut GiveBack(memory))
+    }
+}
