@@ -233,8 +233,7 @@ impl Driver {
         self.slots[number].presence
     }
 
-    /// What the devices of port `number` have counted, one after the other. Panics where there is no
-    /// such port.
+    /// What the devices of port `number` have counted, one after the other. Panics where there is no such port.
     pub fn statistics(&mut self, number: usize) -> PortStatistics {
         self.slots[number].statistics()
     }
