@@ -25,15 +25,20 @@ pub struct Turns {
 impl Turns {
     /// For the calling thread. Where it is in no real-time class it stays where it is.
     pub fn new() -> Turns {
-        // SAFETY: the call takes a number; 0 is the calling thread.
-        let policy = unsafe { libc::sched_getscheduler(0) };
+        Turns::of(thread_id())
+    }
+
+    /// Likewise for a thread of this process that is in a call of the kernel's for long: another takes its turns for it.
+    pub fn of(thread_id: i32) -> Turns {
+        // SAFETY: the call takes a number.
+        let policy = unsafe { libc::sched_getscheduler(thread_id) };
         let is_wanted = policy >= 0 && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO;
         if is_wanted {
             // In the ordinary class it is to come first. (Refused, it is one among others.)
-            // SAFETY: the call takes numbers; 0 is the calling thread.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+            // SAFETY: the call takes numbers.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread_id as libc::id_t, -20) };
         }
-        Turns { thread_id: thread_id(), next_ns: 0, is_resting: false, is_wanted }
+        Turns { thread_id, next_ns: 0, is_resting: false, is_wanted }
     }
 
     /// Changes the class if it has been time for a while: for a thread that always has something to do.

@@ -316,6 +316,17 @@ impl Testbed {
         Ok(())
     }
 
+    /// Lets the ports of what the testbed made between the hosts receive by NAPI, as live frames need it
+    /// ([`crate::stamp::live`]).
+    pub fn receive_by_napi(&self) -> Result<()> {
+        let is_between = |port: &&LinkEnd| matches!(port.site, Site::Device | Site::Path);
+        for port in self.plan.of_testbed().filter(is_between) {
+            let on = || offload::switch_on(port.name, &["rx-gro".to_owned()]);
+            self.namespace(port.site).enter(on)?;
+        }
+        Ok(())
+    }
+
     /// The clients' namespace.
     pub fn client(&self) -> &Namespace {
         &self.client

@@ -12,6 +12,7 @@ mod claim;
 mod config;
 mod corruption;
 pub mod delay;
+pub mod device_faults;
 mod entry;
 pub mod fingerprint;
 mod keyed;

@@ -26,6 +26,15 @@ impl Direction {
     /// Both, in the order of their index.
     pub const ALL: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
 
+    /// The other one.
+    #[must_use]
+    pub const fn opposite(self) -> Direction {
+        match self {
+            Direction::ClientToServer => Direction::ServerToClient,
+            Direction::ServerToClient => Direction::ClientToServer,
+        }
+    }
+
     /// 0 or 1, for arrays by direction.
     pub const fn index(self) -> usize {
         self as usize

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::column::reader::{ColumnReader, get_column_reader, get_typed_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -45,6 +45,9 @@ pub struct Format<'a> {
     /// How many of its columns, all optional and the last, came later: a file without them is read as
     /// one in which no row has them.
     pub later: usize,
+    /// Columns of integers in which hardly any value comes twice and neighbours are alike, such as times: written as
+    /// differences, as a dictionary of them would only cost time.
+    pub rising: &'a [&'a str],
 }
 
 /// A column of any type, as a table handles it.
@@ -193,12 +196,17 @@ impl TableWriter {
     pub fn on(draft: Draft, format: &Format) -> Result<TableWriter> {
         let name = draft.shown().to_owned();
         let schema = parse_message_type(format.schema).context("the schema of a table")?;
-        let properties = WriterProperties::builder()
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-            .set_created_by(tool::tool())
-            .build();
+            .set_created_by(tool::tool());
+        for &column in format.rising {
+            properties = properties
+                .set_column_dictionary_enabled(column.into(), false)
+                .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED);
+        }
+        let properties = properties.build();
         let cause = Arc::new(OnceLock::new());
         let page = Page { draft, cause: Arc::clone(&cause) };
         let page = BufWriter::new(page);

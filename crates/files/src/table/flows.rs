@@ -39,6 +39,7 @@ pub const FLOWS: Format = Format {
         optional int32 samplingInterval (INTEGER(32,false));
     }",
     later: 1,
+    rising: &[],
 };
 
 /// Metadata key of the inputs: a JSON list of name, SHA-256 and length.
@@ -348,7 +349,7 @@ mod tests {
         let column = "        optional int32 samplingInterval (INTEGER(32,false));\n";
         let schema = Box::leak(FLOWS.schema.replace(column, "").into_boxed_str());
         assert_ne!(schema, FLOWS.schema);
-        let earlier = Format { name: FLOWS.name, schema, later: 0 };
+        let earlier = Format { name: FLOWS.name, schema, later: 0, rising: &[] };
         let mut table = TableWriter::on(draft(&path), &earlier).unwrap();
         let (mut columns, written) = (Columns::new(), records(9));
         written.iter().for_each(|record| columns.push(record));
@@ -368,7 +369,12 @@ mod tests {
     #[test]
     fn refuses_other_tables_and_damage_in_one_line() {
         let path = path("other");
-        let other = Format { name: "other/1", schema: "message m { required int32 a; }", later: 0 };
+        let other = Format {
+            name: "other/1",
+            schema: "message m { required int32 a; }",
+            later: 0,
+            rising: &[],
+        };
         let lying = Format { name: FLOWS.name, ..other };
         let mut said = Vec::new();
         for format in [other, lying] {

@@ -24,6 +24,7 @@ pub const PACKETS: Format = Format {
         required boolean reordered;
     }",
     later: 0,
+    rising: &[],
 };
 
 nilometer_wire::named! {

@@ -20,6 +20,7 @@ pub const QUEUES: Format = Format {
         required int64 max_bytes (INTEGER(64,false));
     }",
     later: 0,
+    rising: &[],
 };
 
 /// Columns in the order of the schema.

@@ -28,6 +28,7 @@ pub const SIMULATED: Format = Format {
         optional int64 datagrams_received (INTEGER(64,false));
     }",
     later: 0,
+    rising: &[],
 };
 
 /// Metadata key of the scenario's text.

@@ -25,6 +25,7 @@ pub const STREAM_PACKETS: Format = Format {
         required boolean reordered;
     }",
     later: 0,
+    rising: &["sequence", "scheduled_ns", "sent_ns", "received_ns"],
 };
 
 /// About how many bytes a row takes in the file: what disk budgets and estimates are made with.

@@ -115,7 +115,7 @@ fn memory() -> Finding {
 }
 
 /// `MemAvailable` of `/proc/meminfo`, in KiB.
-fn available_kib(meminfo: &str) -> Option<u64> {
+pub(crate) fn available_kib(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -21,6 +21,7 @@ use super::device::Asked;
 use super::outcome::{Pacing, Stamps, StreamOutcome, noise_ns};
 use super::receiver::Reading;
 use super::run::{stamping, through};
+use super::transmit::{Transmission, Transmit, TransmitChoice, transmit};
 use super::trial::{Instrument, Seen};
 use crate::trial::outcome::Delay;
 
@@ -39,9 +40,13 @@ const RING_MAX: usize = 1 << 16;
 const RING_MIN: u64 = 1 << 12;
 /// How many times as large as what waited at most the ring is to be.
 const HEADROOM: u64 = 4;
+/// The ring holds the frames of so many seconds at least.
+const RING_S: f64 = 0.02;
 /// The rate at which the ring and the way of waiting are chosen, and for how long.
 const CHOICE_PPS: f64 = 150e3;
 const CHOICE_S: f64 = 1.0;
+/// How long the last frames are waited for.
+const WAIT: Span = Span::from_nanos(2_000_000_000);
 
 /// The settings of a calibration.
 #[derive(Clone, Debug)]
@@ -54,6 +59,8 @@ pub struct Wanted {
     pub seconds: f64,
     /// Who takes stamps.
     pub stamps: StampChoice,
+    /// How frames are sent.
+    pub transmit: TransmitChoice,
     /// The seed.
     pub seed: u64,
 }
@@ -71,6 +78,9 @@ pub struct Point {
     pub received: u64,
     /// Frames a second that were sent.
     pub sent_pps: f64,
+    /// How frames were sent.
+    #[serde(default)]
+    pub transmit: Transmission,
     /// From sent to received.
     pub delay_ns: Option<Delay>,
     /// p95 − p5 of that.
@@ -157,15 +167,9 @@ impl Wanted {
     }
 }
 
-fn trial(
-    stream: &StreamSettings,
-    instrument: Instrument,
-    repetition: u64,
-    stop: &Arc<AtomicBool>,
-) -> Result<Seen> {
+fn trial(stream: &StreamSettings, instrument: Instrument, stop: &Arc<AtomicBool>) -> Result<Seen> {
     let streams = std::slice::from_ref(stream);
-    let lines = (None, stop);
-    Ok(through(&Asked::wire(), streams, (instrument, repetition), None, lines)?.0)
+    Ok(through(&Asked::wire(), streams, (instrument, WAIT), None, (None, stop))?.0)
 }
 
 /// Holds both ways of waiting against each other.
@@ -174,14 +178,15 @@ fn choose(
     stamping: Stamping,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Instrument, Choice)> {
-    let bounds = Bounds::of_bursts(1);
     let pps = wanted.pps.iter().copied().fold(0.0, f64::max).min(CHOICE_PPS);
+    let bounds = Bounds::of_bursts(1, pps);
     let frame_bytes = wanted.frame_bytes.iter().copied().min().unwrap_or(FRAME_BYTES_MIN);
     let stream = wanted.stream(pps, frame_bytes, CHOICE_S);
-    let with = |reading, ring_slots| Instrument { stamping, reading, ring_slots, bounds };
+    let transmit = Transmit::Socket;
+    let with = |reading, ring_slots| Instrument { stamping, transmit, reading, ring_slots, bounds };
     let mut seen = Vec::new();
     for reading in [Reading::Sleeping, Reading::Polling] {
-        let one = trial(&stream, with(reading, RING_MAX), 0, stop)?;
+        let one = trial(&stream, with(reading, RING_MAX), stop)?;
         let outcome = StreamOutcome::of(&one.streams[0], &stream);
         seen.push((noise_ns(outcome.delay_ns).unwrap_or(u64::MAX), one.streams[0].most_waiting));
     }
@@ -209,10 +214,16 @@ fn point(
     stop: &Arc<AtomicBool>,
 ) -> Result<(Point, &'static str)> {
     let stream = wanted.stream(pps, frame_bytes, wanted.seconds);
+    let streams = std::slice::from_ref(&stream);
+    let (how, transmission) = transmit(wanted.transmit, streams, instrument.stamping)?;
+    // (The ring was chosen at a rate below that of live frames.)
+    let ring_slots = ((pps * RING_S) as usize).next_power_of_two().min(RING_MAX);
+    let ring_slots = ring_slots.max(instrument.ring_slots);
+    let instrument = Instrument { transmit: how, ring_slots, ..instrument };
     let mut tries = 0;
     loop {
         tries += 1;
-        let seen = trial(&stream, instrument, tries.into(), stop)?;
+        let seen = trial(&stream, instrument, stop)?;
         let one = StreamOutcome::of(&seen.streams[0], &stream);
         let mut why = one.why;
         // A wire loses nothing: what is missing the instrument has lost.
@@ -227,6 +238,7 @@ fn point(
                 sent: one.sent,
                 received: one.received,
                 sent_pps: one.sent_pps,
+                transmit: transmission,
                 delay_ns: one.delay_ns,
                 noise_ns: noise_ns(one.delay_ns),
                 pacing_ns: one.pacing_ns,

@@ -11,6 +11,7 @@ use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Pattern;
+use super::transmit::TransmitChoice;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
 use crate::trial::config::DutKind;
@@ -39,6 +40,8 @@ nilometer_wire::named! {
         Driver = "driver",
         /// Packet sockets.
         Socket = "socket",
+        /// Nobody: frames are counted, and have no delay.
+        None = "none",
     }
 }
 
@@ -77,6 +80,11 @@ pub struct StreamConfig {
     pub both: bool,
     /// Who takes stamps.
     pub stamps: StampChoice,
+    /// How frames are sent.
+    pub transmit: TransmitChoice,
+    /// How long the last frames are waited for, seconds, beyond what the device's files say (RFC 2544, 23): what comes
+    /// later is lost.
+    pub wait: f64,
     /// Seconds of calibration over a bare wire, by the same stream; 0 leaves it out.
     pub calibration: f64,
     /// Frames that the receiver's ring holds, a power of two; those of a tenth of a second where absent.
@@ -102,6 +110,8 @@ impl Default for StreamConfig {
             pattern: Pattern::default(),
             both: false,
             stamps: StampChoice::Best,
+            transmit: TransmitChoice::Best,
+            wait: 2.0,
             calibration: 1.0,
             ring: None,
             disk: 1_024,
@@ -118,6 +128,7 @@ impl StreamConfig {
         let mut config: StreamConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         config.router = config.router.map(|file| folder.join(file));
+        config.pattern = config.pattern.seen_from(folder);
         if let Some(rules) = &mut config.rules {
             rules.load(folder).with_context(|| path.display().to_string())?;
         }
@@ -157,6 +168,8 @@ impl StreamConfig {
                 "ring = {ring}: choose a power of two from 64 to 1048576"
             );
         }
+        let wait = self.wait;
+        ensure!((0.001..=60.0).contains(&wait), "wait = {wait}: choose 0.001 to 60 seconds");
         let calibration = self.calibration;
         ensure!(
             (0.0..=60.0).contains(&calibration),
@@ -227,6 +240,7 @@ mod tests {
             (StreamConfig { frame_bytes: 60, ..good.clone() }, "frame_bytes = 60: choose 64"),
             (StreamConfig { seconds: 0.0, ..good.clone() }, "seconds = 0"),
             (StreamConfig { flows: 0, ..good.clone() }, "flows = 0"),
+            (StreamConfig { wait: 0.0, ..good.clone() }, "wait = 0: choose 0.001 to 60"),
             (StreamConfig { ring: Some(100), ..good.clone() }, "ring = 100"),
             (StreamConfig { calibration: -1.0, ..good.clone() }, "calibration = -1"),
             (StreamConfig { fault, ..good.clone() }, "the device is `linux`"),

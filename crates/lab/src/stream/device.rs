@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nilometer_linux::frr::FrrDevice;
@@ -158,7 +159,6 @@ impl<'a> Device<'a> {
         }
         if let Some(fault) = &fault {
             timed.add(Role::FaultBox, fault.thread_id());
-            fault.watch_from(std::time::Instant::now());
         }
         let frr = match testbed.device().filter(|_| asked.dut == DutKind::Frr) {
             Some(namespace) => {
@@ -167,6 +167,13 @@ impl<'a> Device<'a> {
             None => None,
         };
         Ok(Device { router, fault, _frr: frr })
+    }
+
+    /// The traffic begins at that moment: what the device does by the clock, it does from then on.
+    pub fn traffic_begins(&self, at: Instant) {
+        if let Some(fault) = &self.fault {
+            fault.watch_from(at);
+        }
     }
 
     /// Its threads that forward, where it has some.

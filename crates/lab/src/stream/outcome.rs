@@ -6,6 +6,7 @@ use nilometer_report::story::PacketCounts;
 use nilometer_stat::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::transmit::Transmission;
 use super::trial::{Seen, StreamSeen};
 use crate::trial::outcome::Delay;
 use crate::trial::telling;
@@ -124,8 +125,17 @@ pub struct Outcome {
     pub flows: u32,
     /// How long the stream was to go on.
     pub seconds: f64,
+    /// How long the last frames were waited for, seconds, beyond their stay in the device.
+    #[serde(default)]
+    pub wait_s: f64,
+    /// What the tags said of their run: a number drawn anew each time.
+    #[serde(default)]
+    pub run: u32,
     /// Who took stamps.
     pub stamps: Stamps,
+    /// How frames were sent.
+    #[serde(default)]
+    pub transmit: Transmission,
     /// Frames a second that were due, both directions together.
     pub offered_pps: f64,
     /// Frames a second that were sent, likewise.
@@ -147,6 +157,9 @@ pub struct Outcome {
     pub valid: bool,
     /// Why not.
     pub why: Vec<String>,
+    /// What the device did wrong and when it began, and what else should be known of the run.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The most frames in the receiver's ring at once, and how many it holds.
     pub ring: [u64; 2],
     /// What a hypervisor took of the processors, in percent.
@@ -281,6 +294,16 @@ pub(super) fn together(outcome: &mut Outcome, seen: &Seen) {
             .map(move |why| if is_one { why.clone() } else { format!("{}: {why}", way.name) })
     });
     outcome.why = why.collect();
+    let faults = seen.streams.iter().flat_map(|stream| &stream.faults);
+    outcome.warnings.extend(faults.map(ToString::to_string));
+    for way in outcome.directions.iter().filter(|way| way.refused > 0) {
+        outcome.warnings.push(format!(
+            "{} of {} frames found no room at the device's port and are among those lost ({})",
+            way.refused,
+            way.sent,
+            way.name.replace('_', " ")
+        ));
+    }
     outcome.stolen_percent = 100.0 * seen.machine.stolen_share;
     outcome.squeezed = seen.machine.softnet.squeezed;
     let most = seen.streams.iter().map(|stream| stream.most_waiting).max();

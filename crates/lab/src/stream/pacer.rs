@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use nilometer_linux::clock::thread_id;
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::rt_throttling::Turns;
+use nilometer_linux::stamp::live::{LiveControl, LiveSender};
 use nilometer_linux::stamp::monotonic_ns;
 use nilometer_linux::stamp::sender::{BATCH_MAX, Sender};
-use nilometer_profile::stream::{FrameMaker, Schedule, Scheduled};
+use nilometer_profile::stream::{Even, FrameMaker, Schedule, Scheduled};
 
 use super::live::LiveStream;
 
@@ -24,6 +26,13 @@ const SPIN_NS: u64 = 5_000_000;
 const SLEEP_MIN_NS: u64 = 100_000;
 /// Before that time the thread may change its class, which takes some microseconds.
 const TURN_NS: u64 = 8_000;
+/// The call that makes live frames begins so long before the first frame is due, ns: it takes a while to get going.
+const LIVE_EARLY_NS: u64 = 5_000_000;
+/// How often it is looked how far the program is.
+const LIVE_WATCH: Duration = Duration::from_millis(1);
+/// What is wrong where the other end of the link takes no live frames.
+const NO_NAPI: &str = "the link took none of the live frames: let the port at its other end receive by NAPI (ethtool -K \
+                       PORT gro on), or send by --transmit socket";
 /// The longest sleep, so that a stop is noticed, ns.
 const SLEEP_NS: u64 = 20_000_000;
 
@@ -115,6 +124,80 @@ pub(super) fn pace(
     }
     paced.refused = sender.refused();
     Ok(paced)
+}
+
+/// Sends an even stream as live frames, likewise. The kernel runs the program that makes them for some time in a call.
+///
+/// The interface's counter of frames that were sent is read by `taken`: what a link does not take shows there alone.
+///
+/// # Errors
+/// When the kernel does not run it, or the link takes none of its frames.
+pub(super) fn pace_live(
+    (even, first_ns): (&Even, u64),
+    (sender, taken): (&mut LiveSender, &(dyn Fn() -> Result<u64> + Sync)),
+    origin_ns: u64,
+    stop: &AtomicBool,
+) -> Result<Paced> {
+    let (before, pacer) = (taken()?, thread_id());
+    sender.begin(origin_ns + first_ns);
+    let (control, is_over) = (sender.control().clone(), AtomicBool::new(false));
+    let is_taken = || Ok(taken()? > before);
+    let sent = thread::scope(|scope| {
+        let watch = || watch_live(&control, (even.frames, pacer), (stop, &is_over), is_taken);
+        let watching = scope.spawn(watch);
+        let sent = run_live(even, sender, stop);
+        is_over.store(true, Relaxed);
+        watching.join().map_err(|_| anyhow!("a thread panicked"))??;
+        sent
+    })?;
+    let frame_bytes = u64::from(even.frame_bytes);
+    let elapsed_ns = monotonic_ns().saturating_sub(origin_ns);
+    let due = even.frames.min(even.due_by(elapsed_ns)).max(sent);
+    Ok(Paced {
+        due,
+        sent,
+        bytes: sent * frame_bytes,
+        refused: sent.saturating_sub(taken()? - before),
+        last_due_ns: even.due_ns(due.saturating_sub(1)),
+        last_sent_ns: elapsed_ns,
+    })
+}
+
+/// Has the kernel run the program until all frames are made. One call goes on until [`watch_live`] ends it, as one after
+/// another leaves a gap.
+fn run_live(even: &Even, sender: &mut LiveSender, stop: &AtomicBool) -> Result<u64> {
+    let (mut turns, mut sent) = (Turns::new(), 0);
+    while sent < even.frames && !stop.load(Relaxed) {
+        let next_ns = sender.control().next_ns();
+        wait_until(next_ns.saturating_sub(LIVE_EARLY_NS), &mut turns, stop);
+        sent = sender.run().context("live frames are not sent")?;
+    }
+    Ok(sent)
+}
+
+/// Watches a sender of live frames, which is in the kernel: has it take its turns in the real-time class, and ends its
+/// call when all is sent.
+fn watch_live(
+    control: &LiveControl,
+    (frames, pacer): (u64, i32),
+    (stop, is_over): (&AtomicBool, &AtomicBool),
+    is_taken: impl Fn() -> Result<bool>,
+) -> Result<()> {
+    let (mut turns, mut tried) = (Turns::of(pacer), None);
+    while !is_over.load(Relaxed) {
+        let sent = control.made();
+        if sent > 0 && tried.is_none() {
+            let taken = is_taken().and_then(|taken| taken.then_some(()).context(NO_NAPI));
+            stop.fetch_or(taken.is_err(), Relaxed);
+            tried = Some(taken);
+        }
+        if sent >= frames || stop.load(Relaxed) {
+            control.end_call(pacer);
+        }
+        turns.turn(monotonic_ns());
+        thread::sleep(LIVE_WATCH);
+    }
+    tried.unwrap_or(Ok(()))
 }
 
 /// Sends all of a batch; false where it was stopped before.

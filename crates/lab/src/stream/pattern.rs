@@ -1,12 +1,13 @@
 //! Patterns as they are typed: spacing of frames, a mix of sizes, or both, such as `burst:16+imix`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use nilometer_files::input::records::read_packets;
 use nilometer_profile::stream::capture::{PACKETS_MAX, Recording};
+use nilometer_profile::stream::frame::FRAME_BYTES_MAX;
 use nilometer_profile::stream::sizes::{IMIX, TRIMODAL};
 use nilometer_profile::stream::{Sizes, Spacing};
 use nilometer_wire::Span;
@@ -57,6 +58,14 @@ impl Pattern {
     /// The sizes of its frames, which are `frame_bytes` long where it has no mix.
     pub fn sizes(&self, frame_bytes: u16) -> Sizes {
         self.mix.map_or(Sizes::Fixed(frame_bytes), Sizes::Mix)
+    }
+
+    /// The pattern, its capture seen from a folder.
+    #[must_use]
+    pub fn seen_from(self, folder: &Path) -> Pattern {
+        let Typed::Capture(file) = self.spacing else { return self };
+        let file = folder.join(file);
+        Pattern { text: format!("pcap:{}", file.display()), spacing: Typed::Capture(file), ..self }
     }
 
     /// Whether it has sizes of its own.
@@ -145,11 +154,14 @@ fn typed(part: &str) -> Result<Typed, String> {
 
 fn recording(path: &PathBuf) -> Result<Recording> {
     let mut packets = Vec::new();
-    let mut beyond = 0u64;
+    let (mut beyond, mut long, mut longest) = (0u64, 0u64, 0);
     let mut watch = |ns: u64, packet: &nilometer_wire::packet::IpPacket| {
         if packets.len() < PACKETS_MAX {
             // The Ethernet header and the check sequence.
-            packets.push((ns, packet.ip_bytes.saturating_add(18)));
+            let bytes = packet.ip_bytes.saturating_add(18);
+            long += u64::from(bytes > u32::from(FRAME_BYTES_MAX));
+            longest = bytes.max(longest);
+            packets.push((ns, bytes));
         } else {
             beyond += 1;
         }
@@ -159,6 +171,13 @@ fn recording(path: &PathBuf) -> Result<Recording> {
     if beyond > 0 {
         nilometer_files::say!(
             "{}: of its packets the first {PACKETS_MAX} are played, and {beyond} are left out",
+            path.display()
+        );
+    }
+    if long > 0 {
+        nilometer_files::say!(
+            "{}: {long} of its frames are longer than {FRAME_BYTES_MAX} bytes (up to {longest}: jumbo frames, or segments \
+             that a card had still to cut) and are sent as frames of {FRAME_BYTES_MAX}",
             path.display()
         );
     }
@@ -185,6 +204,10 @@ mod tests {
         assert_eq!(read("self-similar:0.8").spacing().expect("one"), Spacing::SelfSimilar(0.8));
         assert!(read("pcap:a.pcap").has_sizes() && !read("on-off:10:90").has_sizes());
         assert_eq!(Pattern::default().to_string(), "constant");
+        let (folder, far) = (Path::new("a/b"), "pcap:/c.pcap");
+        assert_eq!(read("pcap:c.pcap").seen_from(folder).to_string(), "pcap:a/b/c.pcap");
+        assert_eq!(read(far).seen_from(folder).to_string(), far);
+        assert_eq!(read("poisson").seen_from(folder), read("poisson"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nilometer_linux::stamp::{Arrival, Arrivals, Departures, PLACE_AT, RUN_AT, monotonic_ns};
+use nilometer_profile::device_faults::DeviceWatch;
 use nilometer_profile::stream::frame::TAG_AT;
 use nilometer_profile::stream::tag::{TAG_BYTES, Tag};
 use nilometer_profile::stream::{FrameMaker, Ledger, Packet};
@@ -39,11 +40,18 @@ pub(super) struct StreamAccount<'a> {
     pub ledger: Ledger,
     pub departures: Departures,
     pub arrivals: Arrivals,
+    /// At the sender's end; none where the other stream's are taken there.
+    pub returned: Option<Arrivals>,
+    /// Frames that were only counted.
+    pub counted: u64,
     pub delays: Delays,
+    pub watch: DeviceWatch,
     /// By size of frame: the delays of those that came unharmed.
     pub by_size: BTreeMap<u16, Histogram>,
     pub rows: Option<&'a Rows>,
     pub live: &'a LiveStream,
+    /// The length of all frames where a program sends them, which then count as sent when they are stamped.
+    pub even_bytes: Option<u64>,
     pub scratch: Vec<u8>,
 }
 
@@ -97,18 +105,30 @@ impl StreamAccount<'_> {
         let mut told = Told {
             direction: self.direction,
             delays: &mut self.delays,
+            watch: &mut self.watch,
             by_size: &mut self.by_size,
             rows: self.rows,
             live: self.live,
         };
         let time = |ns: u64| Time::from_nanos(ns.saturating_sub(origin_ns));
+        let mut sent = None;
         let mut moved = departures.drain(|sequence, stamp_ns| {
+            sent = Some(sequence + 1);
             ledger.sent(sequence, time(stamp_ns), &mut |packet| told.book(&packet));
         })?;
+        if let (Some(sent), Some(frame_bytes)) = (sent, self.even_bytes) {
+            told.live.sent.store(sent, Ordering::Relaxed);
+            told.live.sent_bytes.store(sent * frame_bytes, Ordering::Relaxed);
+        }
         let (maker, scratch) = (self.maker, &mut self.scratch);
-        moved += arrivals.drain(|arrival| {
+        let came = arrivals.drain(|arrival| {
             told.live.received.fetch_add(1, Ordering::Relaxed);
-            let Some(sequence) = sequence_of(&arrival, maker) else { return ledger.originated() };
+            let Some(sequence) = sequence_of(&arrival, maker) else {
+                if is_other_streams(&arrival, maker) {
+                    told.watch.sent_back(told.direction.opposite(), time(arrival.stamp_ns));
+                }
+                return ledger.originated();
+            };
             let is_intact = match ledger.scheduled(sequence) {
                 Some(one) => maker.is_intact(sequence, &one, arrival.frame, scratch),
                 None => true,
@@ -116,6 +136,15 @@ impl StreamAccount<'_> {
             let at = time(arrival.stamp_ns);
             ledger.received(sequence, at, !is_intact, &mut |packet| told.book(&packet));
         })?;
+        if let Some(returned) = &mut self.returned {
+            let (direction, watch) = (told.direction, &mut *told.watch);
+            returned.drain(|arrival| watch.sent_back(direction, time(arrival.stamp_ns)))?;
+        }
+        if let Arrivals::Counted(_) = arrivals {
+            self.counted += came as u64;
+            told.live.received.fetch_add(came as u64, Ordering::Relaxed);
+        }
+        moved += came;
         ledger.decide(time(monotonic_ns()), &mut |packet| told.book(&packet));
         Ok(moved)
     }
@@ -125,6 +154,7 @@ impl StreamAccount<'_> {
         let mut told = Told {
             direction: self.direction,
             delays: &mut self.delays,
+            watch: &mut self.watch,
             by_size: &mut self.by_size,
             rows: self.rows,
             live: self.live,
@@ -140,10 +170,19 @@ fn sequence_of(arrival: &Arrival<'_>, maker: &FrameMaker) -> Option<u64> {
     (tag.run == maker.run() && tag.stream == maker.stream()).then_some(tag.sequence)
 }
 
+/// Whether it is a frame of the run's other stream, which came back to where that comes from.
+fn is_other_streams(arrival: &Arrival<'_>, maker: &FrameMaker) -> bool {
+    let bytes = arrival.frame.get(TAG_AT..TAG_AT + TAG_BYTES);
+    let bytes: Option<&[u8; TAG_BYTES]> = bytes.and_then(|bytes| bytes.try_into().ok());
+    let tag = bytes.and_then(Tag::find).map(|found| found.tag);
+    tag.is_some_and(|tag| tag.run == maker.run() && tag.stream != maker.stream())
+}
+
 /// Where the fate of a frame is told.
 struct Told<'a> {
     direction: Direction,
     delays: &'a mut Delays,
+    watch: &'a mut DeviceWatch,
     by_size: &'a mut BTreeMap<u16, Histogram>,
     rows: Option<&'a Rows>,
     live: &'a LiveStream,
@@ -155,6 +194,7 @@ impl Told<'_> {
         let outcome = packet.outcome(self.direction);
         if let Some(outcome) = &outcome {
             self.delays.record(outcome);
+            self.watch.record(outcome);
         }
         let delay = outcome.and_then(|outcome| outcome.delay()).map(Span::as_nanos);
         if let Some(delay) = delay {

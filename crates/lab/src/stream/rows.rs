@@ -1,6 +1,7 @@
 //! Rows of a stream's frames, written by a thread that nobody waits for: what it cannot keep up with is counted.
 
 use std::cell::RefCell;
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -12,12 +13,17 @@ use nilometer_files::table::stream_packets::{ROW_BYTES, StreamPacketRow, StreamP
 use nilometer_profile::stream::Packet;
 use nilometer_profile::{Direction, Fate as Told};
 
+use crate::doctor::machine::available_kib;
+
 /// The table's name among the results.
 pub const ROWS_FILE: &str = "packets.parquet";
 /// Rows that are handed over at once.
 const PIECE: usize = 4_096;
-/// Pieces that may wait for the writer: some 25 MB.
-const PIECES_MAX: usize = 96;
+/// Rows that may wait for the writer: those of some seconds at a million a second, so that a busy machine makes it late and
+/// costs no row. Their memory is used only as far as they do wait.
+const WAITING_MAX_BYTES: u64 = 1 << 30;
+/// And no more than this share of the memory that is free.
+const WAITING_SHARE: u64 = 4;
 
 /// Where rows are offered.
 pub struct Rows {
@@ -31,12 +37,14 @@ pub struct Rows {
 }
 
 /// What became of the rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsWritten {
     /// Rows in the table.
     pub written: u64,
     /// Rows that are not: beyond the budget of the disk, or faster than it took them.
     pub left_out: u64,
+    /// Why there is no table, where it could not be written.
+    pub failure: Option<String>,
 }
 
 /// Bytes of the table of so many frames, about.
@@ -55,7 +63,7 @@ impl Rows {
         marks: Vec<(&'static str, String)>,
     ) -> Result<Rows> {
         let writer = StreamPacketWriter::on(file.draft()?)?;
-        let (hand, handed) = sync_channel(PIECES_MAX);
+        let (hand, handed) = sync_channel(pieces_max());
         let write = move || write_all(writer, &handed, &marks);
         let thread = thread::Builder::new().name("rows".into()).spawn(write);
         Ok(Rows {
@@ -90,21 +98,38 @@ impl Rows {
         }
     }
 
-    /// Completes the table.
+    /// Completes the table. Where it cannot be written, as on a disk that is full, there is none, and no row has a place.
     ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn finish(mut self) -> Result<RowsWritten> {
+    /// # Panics
+    /// Never: rows are finished once.
+    pub fn finish(mut self) -> RowsWritten {
         let last = self.held.take();
         if let Some(hand) = self.hand.take() {
             // (Nothing is timed any more, so the last may wait for room.)
             let _ = hand.send(last);
         }
-        let writer = self.writer.take().context("rows are finished once")?;
-        let written =
-            writer.join().map_err(|_| anyhow!("the thread that writes rows panicked"))??;
-        Ok(RowsWritten { written, left_out: self.left_out.load(Relaxed) })
+        let writer = self.writer.take().expect("rows are finished once");
+        let written = writer.join().map_err(|_| anyhow!("the thread that writes rows panicked"));
+        match written.and_then(|written| written) {
+            Ok(written) => {
+                RowsWritten { written, left_out: self.left_out.load(Relaxed), failure: None }
+            }
+            Err(why) => RowsWritten {
+                written: 0,
+                left_out: self.offered.load(Relaxed),
+                failure: Some(format!("{why:#}")),
+            },
+        }
     }
+}
+
+/// How many pieces may wait.
+fn pieces_max() -> usize {
+    let free = fs::read_to_string("/proc/meminfo").ok();
+    let free = free.and_then(|text| available_kib(&text));
+    let bytes = free.map_or(WAITING_MAX_BYTES / 16, |kib| kib * 1_024 / WAITING_SHARE);
+    let piece_bytes = (PIECE * size_of::<StreamPacketRow>()) as u64;
+    (bytes.min(WAITING_MAX_BYTES) / piece_bytes).max(16) as usize
 }
 
 fn write_all(

@@ -12,7 +12,7 @@ use nilometer_files::{say, tool};
 use nilometer_linux::borrowed::ensure_lendable;
 use nilometer_linux::privilege;
 use nilometer_linux::scheduling::{Class, Timed};
-use nilometer_linux::stamp::{Departures, Stamping};
+use nilometer_linux::stamp::{Departures, Stamping, monotonic_ns};
 use nilometer_linux::testbed::{CLIENT_INTERFACE, Testbed};
 use nilometer_profile::Direction;
 use nilometer_profile::stream::StreamSettings;
@@ -29,7 +29,8 @@ use super::outcome::{
 use super::page;
 use super::receiver::Reading;
 use super::rows::{ROWS_FILE, Rows, estimate_bytes};
-use super::trial::{Instrument, Seen, Trial, play};
+use super::transmit::{Transmit, transmit};
+use super::trial::{Instrument, Seen, Trial, new_run, play};
 use crate::trial::config::DutKind;
 
 /// The result's name among the results, and that of the configuration.
@@ -37,8 +38,8 @@ const RESULT_FILE: &str = "result.json";
 const CONFIG_FILE: &str = "stream.toml";
 /// How often a line is printed.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The name that the frames of the calibration are drawn under.
-const CALIBRATION: u64 = 1;
+/// Who stamps live frames.
+const LIVE_STAMP: &str = "the program that makes live frames, before the driver";
 
 /// Options of a run beside its configuration.
 #[derive(Clone, Debug)]
@@ -76,6 +77,7 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     let (stamping, why_not) = match choice {
         StampChoice::Driver => tried().map(|()| (Stamping::Driver, None))?,
         StampChoice::Socket => (Stamping::Socket, None),
+        StampChoice::None => (Stamping::Nobody, None),
         StampChoice::Best => match tried() {
             Ok(()) => (Stamping::Driver, None),
             Err(why) => (Stamping::Socket, Some(format!("{why:#}"))),
@@ -85,6 +87,7 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     let sending = match stamping {
         Stamping::Driver => "tc egress, before the queueing discipline and the driver",
         Stamping::Socket => "packet socket, as the driver is given the frame",
+        Stamping::Nobody => "none",
     };
     let pair = [sending.to_owned(), String::new()];
     // (No card is asked for its clock: the lab's links have none.)
@@ -93,12 +96,17 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
 }
 
 /// How a configuration is measured.
-fn instrument(config: &StreamConfig, pps: f64, stamping: Stamping) -> Instrument {
+fn instrument(
+    config: &StreamConfig,
+    pps: f64,
+    (stamping, transmit): (Stamping, Transmit),
+) -> Instrument {
     Instrument {
         stamping,
+        transmit,
         reading: Reading::Sleeping,
         ring_slots: config.ring_slots(pps),
-        bounds: Bounds::of_bursts(config.pattern.burst()),
+        bounds: Bounds::of_bursts(config.pattern.burst(), pps),
     }
 }
 
@@ -109,7 +117,7 @@ fn instrument(config: &StreamConfig, pps: f64, stamping: Stamping) -> Instrument
 pub(super) fn through(
     asked: &Asked,
     streams: &[StreamSettings],
-    (instrument, repetition): (Instrument, u64),
+    (instrument, wait): (Instrument, Span),
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
@@ -118,11 +126,15 @@ pub(super) fn through(
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
     let played = (|| {
         let device = Device::start(asked, &testbed, &timed, stop)?;
+        if matches!(instrument.transmit, Transmit::Live { .. }) {
+            testbed.receive_by_napi()?;
+        }
         let ends = of_testbed(&testbed, &config)?;
         let stay = asked.longest_stay();
         let apart = &device.threads()?[..];
-        let trial = Trial { ends: &ends, streams, instrument, stay, apart, repetition, rows };
-        let seen = between(&trial, &timed, lines, stop)?;
+        let run = new_run();
+        let trial = Trial { ends: &ends, streams, instrument, stay, apart, run, wait, rows };
+        let seen = between(&trial, &timed, (lines, &|at| device.traffic_begins(at)), stop)?;
         Ok((seen, device.stop()?))
     })();
     for problem in testbed.give_back()? {
@@ -134,23 +146,27 @@ pub(super) fn through(
 /// Prints a line.
 pub type Printer<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Plays a trial between any two ends, and prints a line for each second of each direction.
+/// Plays a trial between any two ends, and prints a line for each second of each direction. When the traffic begins is
+/// passed to `began` beforehand.
 ///
 /// # Errors
 /// As [`play`].
 pub fn between(
     trial: &Trial<'_>,
     timed: &Timed,
-    lines: Option<Printer<'_>>,
+    (lines, began): (Option<Printer<'_>>, &dyn Fn(Instant)),
     stop: &Arc<AtomicBool>,
 ) -> Result<Seen> {
     let (live, is_over) = (Live::default(), AtomicBool::new(false));
     let (streams, length) = (trial.streams.len(), trial.streams[0].length.as_secs_f64());
     thread::scope(|scope| {
-        let begin = |_| {
+        let begin = |origin_ns: u64| {
+            let lead = Duration::from_nanos(origin_ns.saturating_sub(monotonic_ns()));
+            let origin = Instant::now() + lead;
+            began(origin);
             let Some(print) = lines else { return };
             let (live, is_over) = (&live, &is_over);
-            scope.spawn(move || print_lines((live, streams, length), print, is_over));
+            scope.spawn(move || print_lines((live, streams, length), (print, origin), is_over));
         };
         let seen = play(trial, timed, begin, (&live, stop));
         is_over.store(true, Ordering::Release);
@@ -160,14 +176,16 @@ pub fn between(
 
 fn print_lines(
     (live, streams, length): (&Live, usize, f64),
-    print: Printer<'_>,
+    (print, origin): (Printer<'_>, Instant),
     is_over: &AtomicBool,
 ) {
-    let (began, mut lines, mut from) = (Instant::now(), Lines::default(), 0.0);
+    let (mut lines, mut from) = (Lines::default(), 0.0);
+    // (The traffic begins a moment later.)
+    let elapsed = || Instant::now().saturating_duration_since(origin).as_secs_f64();
     print(HEADING);
     while from < length && !is_over.load(Ordering::Acquire) {
         let to = f64::min(from + INTERVAL.as_secs_f64(), length);
-        while began.elapsed().as_secs_f64() < to && !is_over.load(Ordering::Acquire) {
+        while elapsed() < to && !is_over.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(20));
         }
         for way in &Direction::ALL[..streams] {
@@ -191,7 +209,8 @@ fn calibrated(
     let short: Vec<StreamSettings> =
         streams.iter().map(|stream| StreamSettings { length, ..stream.clone() }).collect();
     let asked = Asked::wire();
-    let seen = through(&asked, &short, (instrument, CALIBRATION), None, (None, stop))
+    let wait = Span::from_secs_f64(config.wait);
+    let seen = through(&asked, &short, (instrument, wait), None, (None, stop))
         .context("calibration over the bare wire")?
         .0;
     let mut sum = Outcome { directions: directions(&seen, &short), ..Outcome::default() };
@@ -227,13 +246,16 @@ pub fn run(
         Directory::check(out, options.force)?;
     }
     let (stamping, stamps) = stamping(config.stamps)?;
-    let instrument = instrument(config, streams[0].pps, stamping);
+    let (transmit, transmission) = transmit(config.transmit, &streams, stamping)?;
+    let instrument = instrument(config, streams[0].pps, (stamping, transmit));
     let calibrated = calibrated(config, &streams, instrument, stop)?;
     let directory = options.out.as_ref().map(|out| Directory::create(out, options.force));
     let directory = directory.transpose()?;
     let rows = directory.as_ref().map(|directory| begin_rows(config, &streams, directory));
     let rows = rows.transpose()?;
-    let (seen, device) = through(&asked, &streams, (instrument, 0), rows.as_ref(), (lines, stop))?;
+    let wait = Span::from_secs_f64(config.wait);
+    let (seen, device) =
+        through(&asked, &streams, (instrument, wait), rows.as_ref(), (lines, stop))?;
     let mut outcome = Outcome {
         format: FORMAT.to_owned(),
         version: tool::version().to_owned(),
@@ -244,7 +266,10 @@ pub fn run(
         frame_bytes: streams[0].mean_bytes(),
         flows: config.flows,
         seconds: config.seconds,
+        wait_s: config.wait,
+        run: seen.run,
         stamps,
+        transmit: transmission,
         directions: directions(&seen, &streams),
         wire: calibrated.as_ref().map(|(wire, _)| wire.clone()),
         ring: [0, instrument.ring_slots as u64],
@@ -252,17 +277,27 @@ pub fn run(
         ..Outcome::default()
     };
     outcome.stamps.pair[1] = seen.arrivals.to_owned();
+    if transmit != Transmit::Socket {
+        LIVE_STAMP.clone_into(&mut outcome.stamps.pair[0]);
+    }
     together(&mut outcome, &seen);
     if let Some(rows) = rows {
-        let rows = rows.finish()?;
+        let rows = rows.finish();
         outcome.rows = [rows.written, rows.left_out];
+        outcome.warnings.extend(rows.failure.map(|why| format!("no table of frames: {why}")));
     }
     let wire = calibrated.as_ref().map(|(_, seen)| seen);
     let is_interrupted = stop.load(Ordering::Relaxed);
     let kept = match directory {
         Some(directory) => {
-            fill(config, options, &directory, (&outcome, &seen, wire))?;
-            Some(if is_interrupted { directory.keep() } else { directory.finish()? })
+            match kept(config, options, directory, (&outcome, &seen, wire), is_interrupted) {
+                Ok(kept) => Some(kept),
+                // (The result is printed whatever becomes of the disk.)
+                Err(why) => {
+                    outcome.warnings.push(format!("the results are not kept: {why:#}"));
+                    None
+                }
+            }
         }
         None => None,
     };
@@ -305,18 +340,20 @@ fn truth(counts: nilometer_sim::fault::FaultCounts) -> FaultTruth {
     }
 }
 
-/// Writes result, configuration and page.
-fn fill(
+/// Writes result, configuration and page; says where they are.
+fn kept(
     config: &StreamConfig,
     options: &RunOptions,
-    directory: &Directory,
+    directory: Directory,
     (outcome, seen, wire): (&Outcome, &Seen, Option<&Seen>),
-) -> Result<()> {
+    is_interrupted: bool,
+) -> Result<PathBuf> {
     directory.file(RESULT_FILE).write_json(outcome)?;
     let text = toml::to_string(config).context("a configuration is TOML")?;
     directory.file(CONFIG_FILE).write(text.as_bytes())?;
     let page = page::render(outcome, (seen, wire), &options.command);
-    directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())
+    directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())?;
+    Ok(if is_interrupted { directory.keep() } else { directory.finish()? })
 }
 
 /// What the device itself adds to the median of the delay, by the wire beside it.

@@ -1,36 +1,43 @@
 //! One trial: streams between two ends, sent and received, and whether the instrument may be believed.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_linux::clock::thread_id;
+use nilometer_linux::netlink::Netlink;
 use nilometer_linux::processors::keep_apart;
 use nilometer_linux::scheduling::{Role, Timed};
+use nilometer_linux::stamp::live::{LiveSender, LiveTemplate};
 use nilometer_linux::stamp::sender::Sender;
 use nilometer_linux::stamp::{Arrivals, Departures, Stamping, Watched, monotonic_ns};
+use nilometer_profile::device_faults::{DeviceFault, DeviceWatch, FaultKind};
 use nilometer_profile::stream::flows::Flows;
+use nilometer_profile::stream::frame::FRAME_BYTES_MIN;
 use nilometer_profile::stream::ledger::{Limits, Timings};
 use nilometer_profile::stream::validity::{Bounds, Observations, Reason, overrun, reasons};
-use nilometer_profile::stream::{FrameMaker, Ledger, Schedule, StreamSettings};
+use nilometer_profile::stream::{Even, FrameMaker, Ledger, Schedule, Scheduled, StreamSettings};
 use nilometer_profile::{Counts, DelayConfig, Delays, Direction};
-use nilometer_stat::{Histogram, Rng};
-use nilometer_wire::Span;
+use nilometer_stat::Histogram;
+use nilometer_wire::{Span, Time};
 
 use super::checks::{MachineSeen, Watch};
 use super::ends::{End, source};
 use super::live::Live;
-use super::pacer::{Paced, pace};
+use super::pacer::{Paced, pace, pace_live};
 use super::receiver::{Patience, Reading, StreamAccount, receive};
 use super::rows::Rows;
+use super::transmit::{self, Transmit};
 
-const PURPOSE_RUN: u32 = 0x5354_0110;
 /// From the moment at which all is ready to that at which the first frame is due.
 const LEAD: Duration = Duration::from_millis(50);
-/// How long the last frames are waited for, beyond what the device's files say (RFC 2544 23): what comes later is lost.
-const WAIT: Duration = Duration::from_secs(2);
+/// Frames that came back are kept until they are read, this many.
+const RETURNED: usize = 1 << 10;
+/// How long copies of what has come are waited for.
+const SETTLE: Duration = Duration::from_millis(30);
 /// Stamps of departures are kept for so many seconds until they are read: few, as a ring that a cache holds costs the
 /// sender less.
 const DEPARTURES_S: f64 = 0.1;
@@ -46,6 +53,8 @@ const WINDOW_MAX: usize = 1 << 22;
 pub struct Instrument {
     /// Who takes stamps.
     pub stamping: Stamping,
+    /// How frames are sent.
+    pub transmit: Transmit,
     /// How the receiver waits.
     pub reading: Reading,
     /// Frames that the receiver's ring holds, a power of two.
@@ -67,8 +76,10 @@ pub struct Trial<'a> {
     pub stay: Span,
     /// The device's threads, which are kept off the sender's processor.
     pub apart: &'a [i32],
-    /// Which of several trials of one seed it is.
-    pub repetition: u64,
+    /// What its tags say of their run ([`new_run`]).
+    pub run: u32,
+    /// How long the last frames are waited for, beyond their stay in the device: what comes later is lost.
+    pub wait: Span,
     /// Where rows are offered.
     pub rows: Option<&'a Rows>,
 }
@@ -92,6 +103,8 @@ pub struct StreamSeen {
     pub receiver_lost: u64,
     /// The most frames in the receiver's ring at once.
     pub most_waiting: u64,
+    /// What the device did wrong.
+    pub faults: Vec<DeviceFault>,
     /// Why it may not be believed; nothing where it may.
     pub why: Vec<Reason>,
 }
@@ -99,6 +112,8 @@ pub struct StreamSeen {
 /// What was seen in a trial.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// What its tags said of their run.
+    pub run: u32,
     /// By stream.
     pub streams: Vec<StreamSeen>,
     /// Who took the stamps of arrivals, in words.
@@ -118,9 +133,11 @@ pub fn play(
     (live, stop): (&Live, &AtomicBool),
 ) -> Result<Seen> {
     let makers: Vec<FrameMaker> = trial.streams.iter().map(|stream| maker(trial, stream)).collect();
-    let mut accounts = Vec::new();
+    let (mut accounts, mut sendings) = (Vec::new(), Vec::new());
     for (way, maker) in makers.iter().enumerate() {
-        accounts.push(account(trial, way, maker, live)?);
+        let (departures, sending) = departures(trial, way, maker)?;
+        accounts.push(account(trial, way, (maker, departures), live)?);
+        sendings.push(sending);
     }
     let arrivals = accounts[0].arrivals.described();
     let watch = Watch::begin()?;
@@ -129,18 +146,19 @@ pub fn play(
     let is_sent = AtomicBool::new(false);
     let apart: Vec<i32> = trial.apart.iter().copied().chain([thread_id()]).collect();
     let apart = &apart[..];
-    let (ends, schedules) = (trial.ends, trial.streams);
+    let ends = trial.ends;
     let stay = Duration::from_nanos(trial.stay.as_nanos());
-    let patience = Patience { settle: stay + Duration::from_millis(30), wait: stay + WAIT };
+    let wait = Duration::from_nanos(trial.wait.as_nanos());
+    let patience = Patience { settle: stay + SETTLE.min(wait), wait: stay + wait };
     let (received, paced) = thread::scope(|scope| {
         let senders: Vec<_> = makers
             .iter()
+            .zip(sendings)
             .enumerate()
-            .map(|(way, maker)| {
+            .map(|(way, (maker, sending))| {
                 scope.spawn(move || {
-                    let schedule = Schedule::new(&schedules[way]);
                     let live = (&live.streams[way], stop);
-                    send(&ends[way], (schedule, maker), origin_ns, (timed, apart), live)
+                    send(&ends[way], (maker, sending), origin_ns, (timed, apart), live)
                 })
             })
             .collect();
@@ -170,18 +188,19 @@ pub fn play(
     let streams = seen.map(|(account, paced)| {
         judged(account, paced, &machine, &trial.instrument.bounds, is_stopped)
     });
-    Ok(Seen { streams: streams.collect::<Result<_>>()?, arrivals, machine })
+    Ok(Seen { run: trial.run, streams: streams.collect::<Result<_>>()?, arrivals, machine })
 }
 
-/// What the tags of a trial say of its run.
-fn run_of(trial: &Trial<'_>) -> u32 {
-    Rng::new(trial.streams[0].seed, PURPOSE_RUN, trial.repetition).next_u64() as u32
+/// What the tags of a trial are to say of their run: another number each time, so that frames of an earlier run that a
+/// device still holds are not taken for this one's.
+pub fn new_run() -> u32 {
+    RandomState::new().hash_one("run") as u32
 }
 
 fn maker(trial: &Trial<'_>, stream: &StreamSettings) -> FrameMaker {
     let [from, to] = directed(trial, stream.stream.into());
     let flows = Flows { from: from.network, to: to.network, seed: stream.seed };
-    FrameMaker::new(from.link(), &flows, stream.flows, run_of(trial), stream.stream)
+    FrameMaker::new(from.link(), &flows, stream.flows, trial.run, stream.stream)
 }
 
 /// The end that a stream comes from, and that to which it goes.
@@ -189,10 +208,58 @@ fn directed<'a>(trial: &Trial<'a>, way: usize) -> [&'a End<'a>; 2] {
     [&trial.ends[way], &trial.ends[1 - way]]
 }
 
+/// Frames by fate where they were only counted.
+fn counted(sent: u64, came: u64) -> Counts {
+    let matched = sent.min(came);
+    let (lost, originated) = (sent - matched, came - matched);
+    Counts { entered: sent, left: came, matched, lost, originated, ..Counts::default() }
+}
+
+/// What the device did wrong. Where frames are missing of which the instrument may have lost some, the device is not said to
+/// have passed nothing.
+fn faults(watch: &DeviceWatch, missing: u64) -> Vec<DeviceFault> {
+    let mut faults = watch.faults();
+    let is_of_loss = |kind: &FaultKind| {
+        use FaultKind::{Died, Outage, PassedNothing};
+        matches!(kind, Died { .. } | Outage { .. } | PassedNothing { .. })
+    };
+    faults.retain(|fault| missing == 0 || !is_of_loss(&fault.kind));
+    faults
+}
+
+/// How a stream is sent.
+enum Sending {
+    Socket(Box<Schedule>),
+    /// The sender, the stream, and how long after the beginning the first frames go, ns.
+    Live(Box<LiveSender>, Even, u64),
+}
+
+/// The stamps of what leaves, and who sends it.
+fn departures(trial: &Trial<'_>, way: usize, maker: &FrameMaker) -> Result<(Departures, Sending)> {
+    let (stream, end) = (&trial.streams[way], &trial.ends[way]);
+    let kept = (stream.pps * DEPARTURES_S) as usize;
+    let kept = kept.next_power_of_two().clamp(DEPARTURES[0], DEPARTURES[1]);
+    let Transmit::Live { batch } = trial.instrument.transmit else {
+        let stamping = trial.instrument.stamping;
+        let open = || Departures::open(&end.interface, maker.run(), kept, stamping);
+        return Ok((end.namespace.enter(open)?, Sending::Socket(Box::new(Schedule::new(stream)))));
+    };
+    let even = Even::of(stream).context("live frames are evenly spaced")?;
+    let template = LiveTemplate::learn(stream.flows, |flow, sequence| {
+        let (mut frame, at) = (Vec::new(), Time::ZERO);
+        maker.write(sequence, &Scheduled { at, frame_bytes: even.frame_bytes, flow }, &mut frame);
+        frame
+    })?;
+    let (first_ns, pace) = transmit::pace(&even, batch);
+    let open = || LiveSender::open(&end.interface, &template, &pace, kept);
+    let (sender, departures) = end.namespace.enter(open)?;
+    Ok((departures, Sending::Live(Box::new(sender), even, first_ns)))
+}
+
 fn account<'a>(
     trial: &Trial<'a>,
     way: usize,
-    maker: &'a FrameMaker,
+    (maker, departures): (&'a FrameMaker, Departures),
     live: &'a Live,
 ) -> Result<StreamAccount<'a>> {
     let (stream, [from, to]) = (&trial.streams[way], directed(trial, way));
@@ -200,14 +267,11 @@ fn account<'a>(
     let run = maker.run();
     let watched = Watched { run, source: source(from.network) };
     let frame_bytes_max = usize::from(stream.longest_bytes());
-    let kept = (stream.pps * DEPARTURES_S) as usize;
-    let kept = kept.next_power_of_two().clamp(DEPARTURES[0], DEPARTURES[1]);
-    let departures =
-        from.namespace.enter(|| Departures::open(&from.interface, run, kept, stamping))?;
     let arrivals = to.namespace.enter(|| {
         Arrivals::open(&to.interface, watched, (ring_slots, frame_bytes_max), stamping)
     })?;
-    let wait = trial.stay + Span::from_secs(1);
+    let returned = returned(trial, way, watched)?;
+    let wait = trial.stay + trial.wait;
     let open = stream.pps * wait.as_secs_f64() * 1.5;
     let window_max = (open as usize).saturating_add(WINDOW_SLACK).min(WINDOW_MAX);
     let limits = Limits { wait, window_max };
@@ -218,43 +282,78 @@ fn account<'a>(
         ledger: Ledger::new(schedule, stream.flows, limits, bounds.slip),
         departures,
         arrivals,
+        returned,
+        counted: 0,
         delays: Delays::new(DelayConfig::default()),
+        watch: DeviceWatch::new(Time::ZERO),
         by_size: BTreeMap::new(),
         rows: trial.rows,
         live: &live.streams[way],
+        even_bytes: (trial.instrument.transmit != Transmit::Socket)
+            .then(|| u64::from(stream.longest_bytes())),
         scratch: Vec::new(),
     })
+}
+
+/// The stamps of what comes back to the sender's end, where nothing else is received there.
+fn returned(trial: &Trial<'_>, way: usize, watched: Watched) -> Result<Option<Arrivals>> {
+    let (stamping, end) = (trial.instrument.stamping, &trial.ends[way]);
+    if stamping != Stamping::Driver || trial.streams.len() > 1 {
+        return Ok(None);
+    }
+    let room = (RETURNED, usize::from(FRAME_BYTES_MIN));
+    let open = || Arrivals::open(&end.interface, watched, room, stamping);
+    end.namespace.enter(open).map(Some)
 }
 
 /// Sends a stream on this thread, which has a processor of its own where there are two.
 fn send(
     end: &End<'_>,
-    (schedule, maker): (Schedule, &FrameMaker),
+    (maker, sending): (&FrameMaker, Sending),
     origin_ns: u64,
     (timed, apart): (&Timed, &[i32]),
     live: (&super::live::LiveStream, &AtomicBool),
 ) -> Result<Paced> {
     end.namespace.enter(|| {
-        let mut sender = Sender::open(&end.interface)?;
         // (With two streams each sender has one of the processors, and the receiver shares.)
         let _apart =
             (maker.stream() == 0).then(|| keep_apart(apart.iter().copied())).transpose()?;
         timed.enter(Role::Sender);
-        pace(schedule, maker, &mut sender, origin_ns, live)
+        match sending {
+            Sending::Socket(schedule) => {
+                let mut sender = Sender::open(&end.interface)?;
+                pace(*schedule, maker, &mut sender, origin_ns, live)
+            }
+            Sending::Live(mut sender, even, first_ns) => {
+                let taken = || Ok(Netlink::open()?.statistics(&end.interface)?.tx_packets);
+                pace_live((&even, first_ns), (&mut sender, &taken), origin_ns, live.1)
+            }
+        }
     })
 }
 
 fn judged(
     mut account: StreamAccount<'_>,
-    paced: Paced,
+    mut paced: Paced,
     machine: &MachineSeen,
     bounds: &Bounds,
     is_stopped: bool,
 ) -> Result<StreamSeen> {
-    account.finish(&paced);
+    let is_stamped = !matches!(account.arrivals, Arrivals::Counted(_));
+    if is_stamped {
+        account.finish(&paced);
+    }
     let receiver_lost = account.arrivals.lost()?;
     let stamps_lost = account.departures.lost()?.max(account.ledger.unstamped());
-    let (counts, timings) = (account.ledger.counts(), account.ledger.timings().clone());
+    let timings = account.ledger.timings().clone();
+    // (A call of the kernel's ends some time after the frame that it sent.)
+    if let Some(at) = timings.last_sent {
+        paced.last_sent_ns = at.as_nanos();
+    }
+    let counts = match is_stamped {
+        true => account.ledger.counts(),
+        false => counted(paced.sent, account.counted),
+    };
     let seen = Observations {
         due: paced.due,
         sent: paced.sent,
@@ -281,6 +380,7 @@ fn judged(
         delays: account.delays,
         by_size: account.by_size,
         receiver_lost,
+        faults: faults(&account.watch, receiver_lost + counts.overflow + stamps_lost),
         most_waiting: account.arrivals.most_waiting(),
         why,
     })

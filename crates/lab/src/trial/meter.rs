@@ -15,6 +15,7 @@ use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
 use nilometer_flow::record::tcp_flags;
 use nilometer_likeness::{Observed, Observer};
+use nilometer_profile::device_faults::DeviceWatch;
 use nilometer_profile::{
     Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome,
 };
@@ -124,6 +125,8 @@ pub struct Sighted {
     pub counts: [Counts; 2],
     /// Delays of all kinds.
     pub delays: Delays,
+    /// What the device did wrong, and when it began.
+    pub device: DeviceWatch,
     /// The same by forwarding path, in the order of [`super::by_path::ForwardingPath::ALL`]; empty where it is not the device.
     pub delays_by_path: Vec<Delays>,
     /// By second of the traffic.
@@ -226,6 +229,7 @@ impl<'a> Ledger<'a> {
                 flows: flows.counts(),
                 counts: Default::default(),
                 delays: Delays::new(Default::default()),
+                device: DeviceWatch::new(Time::from_nanos(LEAD_NS)),
                 delays_by_path: Vec::new(),
                 seconds: Vec::new(),
                 intervals: vec![(0, 0); watch.interval_ends_ns.len()],
@@ -345,6 +349,7 @@ impl<'a> Ledger<'a> {
 
     fn book_verdict(&mut self, verdict: &PacketOutcome) {
         self.sighted.delays.record(verdict);
+        self.sighted.device.record(verdict);
         self.by_path.iter_mut().for_each(|by_path| by_path.record(verdict));
         if let Some(stamps) = &mut self.stamps
             && let Err(error) = stamps.write(&row(verdict))

@@ -34,6 +34,9 @@ pub enum Warning {
         "An interface that was borrowed for the device could not be made wholly as it was before: {0}."
     )]
     NotRestored(String),
+    /// The device did wrong.
+    #[error("In mid-trial {0}.")]
+    Device(nilometer_profile::device_faults::DeviceFault),
     /// Not all of the plan was played.
     #[error(
         "The run was interrupted. Everything here is about the traffic up to then; planned volumes are those of \

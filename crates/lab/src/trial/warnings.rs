@@ -125,6 +125,10 @@ fn meter(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<Warning>) {
     if overflow > 0 {
         found.push(Warning::DecidedEarly(overflow));
     }
+    // (What the meter lost cannot be told from what the device did.)
+    if lost == 0 && overflow == 0 {
+        found.extend(account.made.sighted.device.faults().into_iter().map(Warning::Device));
+    }
     let evicted = account.made.sighted.flows.evicted;
     if evicted > 0 {
         found.push(Warning::FlowsEvicted(evicted));

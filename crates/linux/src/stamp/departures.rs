@@ -16,10 +16,10 @@ use crate::interface::Interface;
 /// `BPF_TCX_EGRESS`, the place that the link attaches to.
 const ATTACH_TCX_EGRESS: u32 = 47;
 
-/// The ring and the program that fills it.
+/// The ring, and the program at tc egress that fills it unless another does.
 pub struct DepartureRing {
     // Dropped in this order: the program first.
-    _link: OwnedFd,
+    _link: Option<OwnedFd>,
     shared: SharedMap,
     slots: usize,
     next: u64,
@@ -35,14 +35,10 @@ impl DepartureRing {
             attach_type: u32,
             flags: u32,
         }
-        ensure!(
-            slots.is_power_of_two() && (64..=1 << 22).contains(&slots),
-            "a ring of {slots} stamps: choose a power of two from 64 to 4194304"
-        );
         let step = || format!("cannot stamp what leaves by {interface}");
         let index = Interface::open(interface, true).with_context(step)?.index();
-        let shared = SharedMap::new(SLOTS + slots * RECORD_BYTES).with_context(step)?;
-        let program = load_departures(&shared, run, slots).with_context(step)?;
+        let ring = DepartureRing::unattached(slots).with_context(step)?;
+        let program = load_departures(&ring.shared, run, slots).with_context(step)?;
         let create = Create {
             program: program.as_raw_fd() as u32,
             target: index,
@@ -52,7 +48,22 @@ impl DepartureRing {
         let link = bpf_descriptor(LINK_CREATE, &create)
             .context("the traffic control hook takes no program (Linux 6.6)")
             .with_context(step)?;
-        Ok(DepartureRing { _link: link, shared, slots, next: 0, lost: 0 })
+        Ok(DepartureRing { _link: Some(link), ..ring })
+    }
+
+    /// A ring that another program fills.
+    pub(super) fn unattached(slots: usize) -> Result<DepartureRing> {
+        ensure!(
+            slots.is_power_of_two() && (64..=1 << 22).contains(&slots),
+            "a ring of {slots} stamps: choose a power of two from 64 to 4194304"
+        );
+        let shared = SharedMap::new(SLOTS + slots * RECORD_BYTES)?;
+        Ok(DepartureRing { _link: None, shared, slots, next: 0, lost: 0 })
+    }
+
+    /// The ring's memory, for the program that fills it.
+    pub(super) fn shared(&self) -> &SharedMap {
+        &self.shared
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {

@@ -23,8 +23,11 @@
 //! noise.
 
 mod arrivals;
+mod counted;
 mod departures;
 mod layout;
+pub mod live;
+mod live_program;
 mod program;
 pub mod sender;
 mod socket;
@@ -37,6 +40,7 @@ use anyhow::Result;
 
 pub use crate::xdp::Attachment;
 use arrivals::ArrivalRing;
+use counted::CountedArrivals;
 use departures::DepartureRing;
 use socket::{SocketArrivals, SocketDepartures};
 
@@ -44,6 +48,9 @@ use socket::{SocketArrivals, SocketDepartures};
 pub const RUN_AT: usize = 42;
 /// Where it says its stream, in one byte, and its sequence number, in seven.
 pub const PLACE_AT: usize = 46;
+/// Where the check of both stands, four bytes of any linear code, and where the UDP checksum does.
+pub const CHECK_AT: usize = PLACE_AT + 8;
+const CHECKSUM_AT: usize = 40;
 /// A test frame is at least so long.
 pub const FRAME_BYTES_MIN: usize = 58;
 
@@ -63,6 +70,8 @@ pub enum Stamping {
     Driver,
     /// Packet sockets.
     Socket,
+    /// Nobody: frames are counted where they arrive, so that it is seen what stamps cost.
+    Nobody,
 }
 
 /// A frame that came in.
@@ -82,6 +91,8 @@ pub enum Departures {
     Driver(DepartureRing),
     /// By a packet socket.
     Socket(SocketDepartures),
+    /// By nobody.
+    Nobody,
 }
 
 impl Departures {
@@ -96,6 +107,7 @@ impl Departures {
             Stamping::Socket => {
                 SocketDepartures::open(interface, run, slots).map(Departures::Socket)
             }
+            Stamping::Nobody => Ok(Departures::Nobody),
         }
     }
 
@@ -107,6 +119,7 @@ impl Departures {
         match self {
             Departures::Driver(ring) => Ok(ring.drain(each)),
             Departures::Socket(ring) => ring.drain(each),
+            Departures::Nobody => Ok(0),
         }
     }
 
@@ -118,6 +131,7 @@ impl Departures {
         match self {
             Departures::Driver(ring) => Ok(ring.lost()),
             Departures::Socket(ring) => ring.lost(),
+            Departures::Nobody => Ok(0),
         }
     }
 }
@@ -128,6 +142,8 @@ pub enum Arrivals {
     Driver(ArrivalRing),
     /// By a packet socket.
     Socket(SocketArrivals),
+    /// By nobody: they are counted.
+    Counted(CountedArrivals),
 }
 
 impl Arrivals {
@@ -148,10 +164,12 @@ impl Arrivals {
             }
             Stamping::Socket => SocketArrivals::open(interface, watched, slots, frame_bytes_max)
                 .map(Arrivals::Socket),
+            Stamping::Nobody => CountedArrivals::open(interface, watched).map(Arrivals::Counted),
         }
     }
 
-    /// Passes every frame that has come to `each`, a ring full at most; how many there were.
+    /// Passes every frame that has come to `each`, a ring full at most; how many there were. Frames that are only counted
+    /// are not passed.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -159,6 +177,7 @@ impl Arrivals {
         match self {
             Arrivals::Driver(ring) => Ok(ring.drain(each)),
             Arrivals::Socket(ring) => ring.drain(each),
+            Arrivals::Counted(counted) => Ok(counted.drain()),
         }
     }
 
@@ -170,6 +189,7 @@ impl Arrivals {
         match self {
             Arrivals::Driver(ring) => Ok(ring.lost()),
             Arrivals::Socket(ring) => ring.lost(),
+            Arrivals::Counted(_) => Ok(0),
         }
     }
 
@@ -177,7 +197,7 @@ impl Arrivals {
     pub fn most_waiting(&self) -> u64 {
         match self {
             Arrivals::Driver(ring) => ring.most_waiting(),
-            Arrivals::Socket(_) => 0,
+            Arrivals::Socket(_) | Arrivals::Counted(_) => 0,
         }
     }
 
@@ -188,6 +208,7 @@ impl Arrivals {
                 Attachment::Native => "first instruction of native XDP",
                 Attachment::Generic => "first instruction of generic XDP, behind the driver",
             },
+            Arrivals::Counted(_) => "none: frames are counted by the first instructions of XDP",
             Arrivals::Socket(_) => "packet socket, as the driver passes the frame to the kernel",
         }
     }

@@ -109,6 +109,23 @@ pub(super) fn load_arrivals(
     load(PROG_TYPE_XDP, &arrivals(shared, watched, layout))
 }
 
+/// Loads the program that counts and drops test frames, without a stamp.
+pub(super) fn load_counting(shared: &SharedMap, watched: Watched) -> Result<OwnedFd> {
+    let mut all = Assembly::default();
+    all.put(MOVE_REGISTER, 6, 1, 0, 0);
+    recognise(&mut all, watched);
+    all.label("ours");
+    all.address(7, shared);
+    all.put(MOVE, 1, 0, 0, 1);
+    all.put(ATOMIC, 7, 1, HEAD as i16, ATOMIC_ADD);
+    all.put(MOVE, 0, 0, 0, XDP_DROP);
+    all.put(EXIT, 0, 0, 0, 0);
+    all.label("pass");
+    all.put(MOVE, 0, 0, 0, XDP_PASS);
+    all.put(EXIT, 0, 0, 0, 0);
+    load(PROG_TYPE_XDP, &all.finish())
+}
+
 /// Where the stack has the stamp, the frame's length and how often a slot was tried.
 const STAMP: i16 = -8;
 const BYTES: i16 = -16;

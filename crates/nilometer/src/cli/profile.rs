@@ -10,6 +10,7 @@ use nilometer_files::say;
 use nilometer_lab::stream::calibrate::{Calibration, Point, RATES, SIZES, Wanted, calibrate};
 use nilometer_lab::stream::calibration_page::{render, sentence};
 use nilometer_lab::stream::config::StampChoice;
+use nilometer_lab::stream::transmit::TransmitChoice;
 use nilometer_lab::trial::signals;
 use nilometer_report::PAGE_FILE;
 use nilometer_report::format::{count, significant, time_ns};
@@ -47,6 +48,9 @@ struct CalibrateArgs {
     /// Who takes stamps: programs in the driver, packet sockets, or the best that the system lets us load.
     #[arg(long, default_value = "best")]
     stamps: StampChoice,
+    /// How frames are sent, as `stream run` takes it.
+    #[arg(long, default_value = "best")]
+    transmit: TransmitChoice,
     /// Seed of the frames' addresses and ports.
     #[arg(long, value_name = "N", default_value_t = 7, allow_negative_numbers = true)]
     seed: u64,
@@ -73,6 +77,7 @@ pub fn run(args: ProfileArgs) -> Result<Exit> {
         },
         seconds: args.seconds,
         stamps: args.stamps,
+        transmit: args.transmit,
         seed: args.seed,
     };
     wanted.check()?;

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use nilometer_files::document::results::Directory;
 use nilometer_files::said::shown;
 use nilometer_files::say;
 use nilometer_lab::device::rules::Rules;
 use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::stream::config::{StampChoice, StreamConfig};
+use nilometer_lab::stream::derive;
 use nilometer_lab::stream::outcome::{Outcome, StreamOutcome};
 use nilometer_lab::stream::pattern::Pattern;
 use nilometer_lab::stream::run::{RunOptions, added_ns, run as run_stream};
+use nilometer_lab::stream::transmit::TransmitChoice;
 use nilometer_lab::trial::config::DutKind;
 use nilometer_lab::trial::outcome::Delay;
 use nilometer_lab::trial::signals;
@@ -33,6 +36,27 @@ pub struct StreamArgs {
 enum StreamCommand {
     /// Send frames at their times, account for every one, and say whether the trial may be believed.
     Run(Box<RunArgs>),
+    /// Write the STREAM.tomls that put the bit rate of a lab run on a device by bursts and sizes of their own (Harpoon, 6.3).
+    Derive(DeriveArgs),
+}
+
+#[derive(Debug, Args)]
+struct DeriveArgs {
+    /// The directory of results of a lab run.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// Where to write them: DIR/burst-465.toml and others.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// The bit rate of the busiest interval, in place of the mean.
+    #[arg(long)]
+    peak: bool,
+    /// Seconds of each stream (those of the run, 60 at the most).
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    seconds: Option<f64>,
+    /// Replace what was derived earlier.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +103,13 @@ struct RunArgs {
     /// Who takes stamps: programs in the driver, packet sockets, or the best that the system lets us load.
     #[arg(long)]
     stamps: Option<StampChoice>,
+    /// How frames are sent: by a packet socket, or as XDP live frames, which a BPF program makes (one size, constant
+    /// spacing or bursts); best takes these above 500,000 a second.
+    #[arg(long)]
+    transmit: Option<TransmitChoice>,
+    /// How long the last frames are waited for, beyond what the device's files say; what comes later is lost (2).
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    wait: Option<f64>,
     /// Seconds of calibration over a bare wire by the same stream; 0 leaves it out (1).
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     calibration: Option<f64>,
@@ -130,8 +161,10 @@ impl RunArgs {
         config.seconds = self.seconds.unwrap_or(config.seconds);
         config.calibration = self.calibration.unwrap_or(config.calibration);
         config.seed = self.seed.unwrap_or(config.seed);
+        config.wait = self.wait.unwrap_or(config.wait);
         config.disk = self.disk.unwrap_or(config.disk);
         config.stamps = self.stamps.unwrap_or(config.stamps);
+        config.transmit = self.transmit.unwrap_or(config.transmit);
         if let Some(pattern) = &self.pattern {
             config.pattern = pattern.clone();
         }
@@ -141,7 +174,10 @@ impl RunArgs {
 
 /// Runs `nilometer stream`.
 pub fn run(args: StreamArgs) -> Result<Exit> {
-    let StreamCommand::Run(args) = args.command;
+    let args = match args.command {
+        StreamCommand::Run(args) => args,
+        StreamCommand::Derive(args) => return derived(&args),
+    };
     let config = args.configuration()?;
     let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
@@ -162,6 +198,9 @@ pub fn run(args: StreamArgs) -> Result<Exit> {
     for why in ended.outcome.wire.iter().flat_map(|wire| &wire.why) {
         say!("warning: the calibration over the bare wire is not valid, and left out: {why}");
     }
+    for warning in &ended.outcome.warnings {
+        say!("warning: {warning}");
+    }
     for why in &ended.outcome.why {
         say!("the trial is not valid: {why}");
     }
@@ -170,6 +209,26 @@ pub fn run(args: StreamArgs) -> Result<Exit> {
         (_, true) => Exit::Done,
         (_, false) => Exit::Negative,
     })
+}
+
+/// Runs `nilometer stream derive`.
+fn derived(args: &DeriveArgs) -> Result<Exit> {
+    let (outcome, load) = derive::read(&args.results)?;
+    let bps = if args.peak { load.peak_bps } else { load.mean_bps };
+    let seconds = args.seconds.unwrap_or(load.seconds.min(60.0));
+    let streams = derive::derive((&outcome.dut, outcome.seed), bps, seconds)?;
+    let directory = Directory::create(&args.out, args.force)?;
+    for one in &streams {
+        directory.file(&format!("{}.toml", one.name)).write(one.text()?.as_bytes())?;
+    }
+    let kept = directory.finish()?;
+    print!("{}", fact("offered load", format!("{} Mbit/s", significant(bps / 1e6, 4))));
+    for one in &streams {
+        let pps = significant(one.config.pps.unwrap_or(0.0), 4);
+        print!("{}", fact(one.name, format!("{pps} frames a second")));
+    }
+    print!("{}", fact("streams", shown(&kept)));
+    Ok(Exit::Done)
 }
 
 /// The result for a person.
@@ -190,6 +249,7 @@ fn told(outcome: &Outcome) -> String {
     text += &fact("noise (p95 - p5)", noise);
     let [sent, received] = &outcome.stamps.pair;
     text += &fact("stamps", format!("sent: {sent}; received: {received}"));
+    text += &fact("sent by", &outcome.transmit.note);
     if let Some(why_not) = &outcome.stamps.why_not {
         text += &fact("", format!("not in the driver: {why_not}"));
     }

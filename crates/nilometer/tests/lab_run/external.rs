@@ -11,18 +11,19 @@ use crate::common::{BINARY, Room, text};
 
 const CLIENT: &str = "tgc";
 const SERVER: &str = "tgs";
-const INTERFACES: [&str; 4] = ["--client-interface", CLIENT, "--server-interface", SERVER];
+pub(super) const INTERFACES: [&str; 4] =
+    ["--client-interface", CLIENT, "--server-interface", SERVER];
 
 /// A host's namespace with two interfaces, and a device's behind them; both go when the value does.
-struct Bench {
-    room: Room,
+pub(super) struct Bench {
+    pub(super) room: Room,
     host: String,
-    device: String,
+    pub(super) device: String,
 }
 
 impl Bench {
     /// None, and a line that says so, where that cannot be built.
-    fn new(what: &str) -> Option<Bench> {
+    pub(super) fn new(what: &str) -> Option<Bench> {
         let has_ip = Command::new("ip").arg("-V").output().is_ok_and(|out| out.status.success());
         if !has_ip || privilege() != Privilege::Root {
             println!("skipped: {what}: needs root and iproute2");
@@ -51,11 +52,11 @@ impl Bench {
         ip(&[&["-n", &self.host][..], words].concat());
     }
 
-    fn in_device(&self, words: &[&str]) {
+    pub(super) fn in_device(&self, words: &[&str]) {
         ip(&[&["-n", &self.device][..], words].concat());
     }
 
-    fn nilometer(&self, words: &[&str]) -> Command {
+    pub(super) fn nilometer(&self, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.host, BINARY]).args(words);
         command.current_dir(self.room.path(""));
@@ -73,7 +74,7 @@ impl Bench {
     }
 
     /// Sets the device up as `lab wiring` says, word for word.
-    fn set_up(&self) {
+    pub(super) fn set_up(&self) {
         self.set_up_for(&INTERFACES);
     }
 
@@ -153,7 +154,7 @@ impl Drop for Bench {
     }
 }
 
-fn ip(words: &[&str]) {
+pub(super) fn ip(words: &[&str]) {
     let output = Command::new("ip").args(words).output().expect("ip runs");
     assert!(output.status.success(), "ip {}: {}", words.join(" "), text(&output.stderr));
 }

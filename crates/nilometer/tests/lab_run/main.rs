@@ -11,3 +11,4 @@ mod lab_says;
 mod lab_vectors;
 mod live_records;
 mod stream;
+mod stream_trials;

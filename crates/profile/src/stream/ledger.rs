@@ -75,6 +75,8 @@ pub struct Timings {
     pub pacing: Histogram,
     /// Frames that were sent more than the bound after they were due.
     pub slipped: u64,
+    /// When the last frame was sent.
+    pub last_sent: Option<Time>,
     /// The latest frame: by how much, and when it was due.
     pub latest: Option<(Span, Time)>,
 }
@@ -208,7 +210,7 @@ impl Ledger {
             let since = oldest.sent.unwrap_or(oldest.scheduled.at);
             // (A frame that is due and was not sent waits for its stamp.)
             let is_over = oldest.sent.is_some() && since + self.limits.wait <= now;
-            let is_old = oldest.scheduled.at + self.limits.wait * 4 <= now;
+            let is_old = oldest.sent.is_none() && oldest.scheduled.at + self.limits.wait * 4 <= now;
             if !is_over && !is_old {
                 break;
             }
@@ -245,6 +247,7 @@ impl Ledger {
         let Some(sent) = packet.sent else { return };
         let slip = sent.since(packet.scheduled.at);
         self.timings.pacing.record(slip.as_nanos());
+        self.timings.last_sent = self.timings.last_sent.max(Some(sent));
         self.timings.slipped += u64::from(slip > self.slip);
         if self.timings.latest.is_none_or(|(most, _)| slip > most) {
             self.timings.latest = Some((slip, packet.scheduled.at));
@@ -409,6 +412,7 @@ mod tests {
         let timings = ledger.timings();
         assert_eq!((timings.delay.count(), timings.pacing.count(), timings.slipped), (3, 3, 1));
         assert_eq!(timings.latest, Some((Span::from_nanos(80), ns(1_000))));
+        assert_eq!(timings.last_sent, Some(ns(2_000)));
         assert_eq!((timings.delay.mean(), timings.delay_scheduled.count()), (Some(400.0), 3));
         let mean = timings.delay_scheduled.mean().expect("three");
         assert!((mean - (400.0 + 480.0 + 400.0) / 3.0).abs() < 1e-9);

@@ -21,7 +21,7 @@ pub mod validity;
 pub use flows::{FlowAddresses, Flows};
 pub use frame::FrameMaker;
 pub use ledger::{Ledger, Packet};
-pub use schedule::{Schedule, Scheduled, StreamSettings};
+pub use schedule::{Even, Schedule, Scheduled, StreamSettings};
 pub use sizes::Sizes;
 pub use spacing::Spacing;
 pub use tag::Tag;

@@ -3,7 +3,7 @@
 use nilometer_wire::{Span, Time};
 
 use super::sizes::{SizeDraw, Sizes};
-use super::spacing::{Spacing, Times};
+use super::spacing::{Spacing, Times, grouped};
 
 /// What a stream is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,49 @@ impl StreamSettings {
             Spacing::Recorded(recording) => recording.longest_bytes(),
             _ => self.sizes.longest_bytes(),
         }
+    }
+}
+
+/// A stream of frames of one size in groups that follow one another at one distance, known without drawing it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Even {
+    /// Frames that are due together.
+    pub group: u32,
+    /// Time for each frame, ns.
+    pub gap_ns: f64,
+    /// Frames in all.
+    pub frames: u64,
+    /// How long each is, with its check sequence.
+    pub frame_bytes: u16,
+}
+
+impl Even {
+    /// Of such a stream; none of any other.
+    pub fn of(settings: &StreamSettings) -> Option<Even> {
+        let (Some(group), Sizes::Fixed(frame_bytes)) = (settings.spacing.group(), settings.sizes)
+        else {
+            return None;
+        };
+        let mut even = Even { group, gap_ns: 1e9 / settings.pps, frames: 0, frame_bytes };
+        even.frames = even.due_by(settings.length.as_nanos());
+        Some(even)
+    }
+
+    /// When the frame of a number is due, ns after the beginning.
+    pub fn due_ns(&self, number: u64) -> u64 {
+        grouped(number, self.group, self.gap_ns)
+    }
+
+    /// How many frames are due before that time.
+    pub fn due_by(&self, ns: u64) -> u64 {
+        let group = u64::from(self.group);
+        let about = (ns as f64 / self.gap_ns) as u64 / group;
+        // (Rounding may have it one group too far.)
+        let mut groups = about.saturating_sub(1);
+        while self.due_ns(groups * group) < ns {
+            groups += 1;
+        }
+        groups * group
     }
 }
 
@@ -124,6 +167,23 @@ mod tests {
             assert!(!Schedule::new(&StreamSettings { seed: 8, ..one.clone() }).eq(all.clone()));
             assert!(!Schedule::new(&StreamSettings { stream: 1, ..one }).eq(all));
         }
+    }
+
+    #[test]
+    fn an_even_stream_is_known_without_drawing_it() {
+        for (group, pps) in [(1, 1_000.0), (1, 3.0), (7, 977.7), (1_000, 650.0), (1, 333_333.3)] {
+            let spacing = if group == 1 { Spacing::Constant } else { Spacing::Bursts(group) };
+            let sizes = Sizes::Fixed(64);
+            let settings = StreamSettings { pps, sizes, ..settings(spacing) };
+            let even = Even::of(&settings).expect("an even stream");
+            let all: Vec<Scheduled> = Schedule::new(&settings).collect();
+            assert_eq!((even.frames, even.group), (all.len() as u64, group));
+            for (one, number) in all.iter().zip(0..) {
+                assert_eq!(one.at.as_nanos(), even.due_ns(number));
+            }
+        }
+        assert_eq!(Even::of(&settings(Spacing::Poisson)), None);
+        assert_eq!(Even::of(&settings(Spacing::Constant)), None, "a mix of sizes");
     }
 
     #[test]

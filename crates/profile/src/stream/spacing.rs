@@ -36,6 +36,24 @@ pub enum Spacing {
     Recorded(Arc<Recording>),
 }
 
+impl Spacing {
+    /// How many frames are due together, where groups of so many follow one another at one distance; none of other
+    /// patterns.
+    pub fn group(&self) -> Option<u32> {
+        match self {
+            Spacing::Constant => Some(1),
+            Spacing::Bursts(frames) => Some((*frames).max(1)),
+            _ => None,
+        }
+    }
+}
+
+/// When the frame of a number is due where groups of so many follow one another, ns after the beginning.
+pub(super) fn grouped(number: u64, group: u32, gap_ns: f64) -> u64 {
+    let group = u64::from(group);
+    ((number / group * group) as f64 * gap_ns) as u64
+}
+
 /// Due times, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
@@ -66,11 +84,8 @@ impl Times {
         let number = self.count;
         self.count += 1;
         match &self.spacing {
-            Spacing::Constant => (number as f64 * self.gap_ns) as u64,
-            Spacing::Bursts(frames) => {
-                let frames = u64::from((*frames).max(1));
-                ((number / frames * frames) as f64 * self.gap_ns) as u64
-            }
+            Spacing::Constant => grouped(number, 1, self.gap_ns),
+            Spacing::Bursts(frames) => grouped(number, (*frames).max(1), self.gap_ns),
             Spacing::Poisson => {
                 let gap = self.rng.exponential(self.gap_ns);
                 self.after(gap)

@@ -22,12 +22,17 @@ pub struct Bounds {
 
 /// What one frame of a burst may wait for the frames before it.
 const OF_A_BURST: Span = Span::from_nanos(5_000);
+/// And what it may wait at the most.
+const BURST_MAX: Span = Span::from_nanos(10_000_000);
 
 impl Bounds {
     /// The usual: one frame of a hundred may slip by more than 100 µs, or what a burst of so many frames takes to
-    /// be sent; 99.9 % of frames must be sent; 2 % of the time may be stolen.
-    pub fn of_bursts(frames: u32) -> Bounds {
-        let slip = Span::from_nanos(100_000) + OF_A_BURST * u64::from(frames);
+    /// be sent, half the time until the next at the most and never more than 10 ms; 99.9 % of frames must be sent; 2 % of the
+    /// time may be stolen.
+    pub fn of_bursts(frames: u32, pps: f64) -> Bounds {
+        let half = Span::from_secs_f64(f64::from(frames) / pps / 2.0);
+        let burst = (OF_A_BURST * u64::from(frames)).min(half).min(BURST_MAX);
+        let slip = Span::from_nanos(100_000) + burst;
         Bounds { slip, slipped_share: 0.01, sent_share: 0.999, stolen_share: 0.02 }
     }
 }
@@ -211,10 +216,19 @@ mod tests {
     }
     use alloc::string::ToString;
 
+    #[test]
+    fn a_burst_has_no_more_time_than_half_of_its_period() {
+        let slip_us = |frames, pps| Bounds::of_bursts(frames, pps).slip.as_nanos() / 1_000;
+        assert_eq!(slip_us(1, 10_000.0), 105);
+        assert_eq!(slip_us(16, 10_000.0), 180);
+        assert_eq!(slip_us(16, 1_000_000.0), 108, "sixteen frames in 16 µs, and their half");
+        assert_eq!(slip_us(65_536, 10_000.0), 10_100);
+    }
+
     /// Each thing that goes wrong invalidates a trial by itself, and says so.
     #[test]
     fn each_fault_of_the_instrument_is_named() {
-        let bounds = Bounds::of_bursts(1);
+        let bounds = Bounds::of_bursts(1, 1e4);
         let fine = Observations { due: 1_000, sent: 1_000, slipped: 9, ..Default::default() };
         assert_eq!(reasons(&fine, &bounds), []);
         let imbalance = Some(Imbalance { debit: 3, credit: 4 });

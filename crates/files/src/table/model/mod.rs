@@ -111,7 +111,7 @@ impl Table {
         });
         let schema = format!("message {} {{ {} }}", self.name, columns.collect::<String>());
         let name = format!("nilometer-model-{}/1", self.name.replace('_', "-"));
-        let format = Format { name: &name, schema: &schema, later: 0 };
+        let format = Format { name: &name, schema: &schema, later: 0, rising: &[] };
         let mut table = TableWriter::on(to.draft()?, &format)?;
         if self.rows() > 0 {
             let mut columns: Vec<_> = self.columns.iter().map(|(_, of)| of.cells()).collect();

@@ -1,5 +1,7 @@
 //! Stamps on a veth between two namespaces: each frame once, in order, its bytes unharmed.
 
+mod live;
+
 use super::sender::Sender;
 use super::*;
 use crate::testbed::{CLIENT_INTERFACE, DeviceKind, SERVER_INTERFACE, Testbed, TestbedConfig};
