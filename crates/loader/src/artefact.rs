@@ -201,6 +201,29 @@ fn split<'a>(
     Ok(taken)
 }
 
+/// The manifest of an artefact, whoever has signed it: for lists, and nothing that runs.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn manifest_unverified(bytes: &[u8]) -> Result<Manifest, ArtefactError> {
+    let mut rest = bytes.strip_prefix(BEGINNING).ok_or(ArtefactError::Beginning)?;
+    let text = manifest_text(&mut rest)?;
+    let manifest = serde_json::from_slice(text);
+    let manifest: Manifest = manifest.map_err(|why| ArtefactError::Manifest(why.to_string()))?;
+    split(&mut rest, KEY_ID_BYTES + SIGNATURE_BYTES, "signature")?;
+    manifest.check(rest, &Trust::default(), None)?;
+    Ok(manifest)
+}
+
+fn manifest_text<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ArtefactError> {
+    let length = split(rest, 4, "manifest")?;
+    let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    if length > MANIFEST_BYTES_MAX {
+        return Err(ArtefactError::Manifest(format!("it has {length} bytes")));
+    }
+    split(rest, length, "manifest")
+}
+
 impl Artefact {
     /// Opens an artefact, if somebody trusted has signed it and it is whole; what is revoked is refused, and what has
     /// expired by `now_s`, where that is given.
@@ -216,12 +239,7 @@ impl Artefact {
             return Err(ArtefactError::TooLong);
         }
         let mut rest = bytes.strip_prefix(BEGINNING).ok_or(ArtefactError::Beginning)?;
-        let length = split(&mut rest, 4, "manifest")?;
-        let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
-        if length > MANIFEST_BYTES_MAX {
-            return Err(ArtefactError::Manifest(format!("it has {length} bytes")));
-        }
-        let text = split(&mut rest, length, "manifest")?;
+        let text = manifest_text(&mut rest)?;
         let id = split(&mut rest, KEY_ID_BYTES, "signature")?;
         let key = KeyId(id.try_into().expect("as many bytes"));
         let signed = &bytes[..bytes.len() - rest.len()];

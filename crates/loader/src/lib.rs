@@ -12,12 +12,14 @@
 //! The router knows classes and instances alone ([`nilometer_router::plugin`]); what runs their code is here.
 
 pub mod artefact;
+pub mod build;
 pub mod builtin;
 pub mod code_server;
 pub mod fetch;
 pub mod index;
 pub mod keys;
 pub mod native;
+pub mod sdk;
 pub mod store;
 pub mod wasm;
 

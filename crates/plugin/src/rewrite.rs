@@ -177,6 +177,7 @@ mod tests {
             *byte = (at * 37) as u8;
         }
         bytes[0] = version << 4 | 5;
+        bytes[1] = if version == 4 { 2 } else { 0x2f }; // ECT(0), and of IPv6 a flow label behind it
         if version == 4 {
             bytes[2..4].copy_from_slice(&60u16.to_be_bytes());
             bytes[8..10].copy_from_slice(&[64, protocol]);
@@ -230,6 +231,8 @@ mod tests {
             packet.set_destination(to).expect("seen");
             packet.set_dscp(46).expect("seen");
             assert_eq!(packet.dscp(), Some(46));
+            let beside = if version == 4 { 3 } else { 0x3f };
+            assert_eq!(packet.bytes()[1] & beside, if version == 4 { 2 } else { 0x2f }, "ECN");
             assert_eq!(packet.addresses(), Some((from, to)));
             if matches!(protocol, TCP | UDP) {
                 packet.set_source_port(1).expect("seen");

@@ -70,12 +70,11 @@ mod tests {
     use crate::testing::{Bench, refused, udp};
 
     #[test]
-    fn packets_are_remarked_and_ecn_is_left() {
+    fn packets_are_remarked_by_the_map_and_else_all_alike() {
         let mut bench = Bench::<Remarker>::new("dscp=0 map=46:10");
         for (source, at) in [("10.0.0.1:1", 1), ("[fd00::1]:1", 0)] {
             let destination = if at == 1 { "10.0.0.2:2" } else { "[fd00::2]:2" };
             let mut packet = udp(source, destination, 10);
-            // EF with ECT(0), and the header's checksum for it.
             nilometer_plugin::Packet::new(&mut packet, 38).set_dscp(46).expect("seen");
             let before = packet.clone();
             bench.forwarded(&mut packet);

@@ -97,6 +97,16 @@ impl Draft {
         Ok(draft)
     }
 
+    /// The same, for its owner's eyes alone: a secret.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn for_owner(self) -> Result<Draft> {
+        let closed = fchmod(&self.file, Mode::from_raw_mode(0o600));
+        closed.with_context(|| format!("{}: cannot be closed to others", self.shown))?;
+        Ok(self)
+    }
+
     /// What errors call the file.
     pub fn shown(&self) -> &str {
         &self.shown

@@ -18,6 +18,18 @@ pub use limits::Limits;
 
 use nilometer_router::plugin::Fault;
 
+/// The version of the interface that this router speaks.
+pub const INTERFACE: u32 = nilometer_plugin::interface::VERSION;
+
+/// A module of its text format.
+///
+/// # Errors
+/// What is wrong with the text, in one line.
+pub fn from_text(text: &[u8]) -> Result<Vec<u8>, String> {
+    let made = wat::parse_bytes(text).map(std::borrow::Cow::into_owned);
+    made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 /// Whether a text can be a plugin's name: letters, digits and hyphens.
 pub(crate) fn check_name(text: &str) -> Result<(), String> {
     description::name(text).map(|_| ())

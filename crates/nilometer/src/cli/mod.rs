@@ -21,6 +21,7 @@ mod key;
 pub mod lab;
 mod live;
 pub mod model;
+pub mod plugin;
 pub mod profile;
 pub mod report;
 pub mod route;
@@ -84,6 +85,8 @@ enum Command {
     Report(report::ReportArgs),
     /// The router we built, and how fast its parts are.
     Route(route::RouteArgs),
+    /// Plugins of the router made, signed, served and installed.
+    Plugin(plugin::PluginArgs),
     /// Clips into packets of wavelet sub-bands, back, and how good they still are.
     Video(video::VideoArgs),
     /// What this machine can do, and what would be skipped and why.
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args),
         Command::Route(args) => route::run(args),
+        Command::Plugin(args) => plugin::run(&args),
         Command::Video(args) => video::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => shell::completions(args),

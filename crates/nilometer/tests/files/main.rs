@@ -17,6 +17,7 @@ mod merge;
 mod model_cli;
 mod model_files;
 mod model_warnings;
+mod plugin;
 mod richer;
 mod split_exports;
 mod text_formats;

@@ -47,12 +47,16 @@ fn mapping_is_endpoint_independent_and_ports_are_preserved() {
     let first = port_outside(&mut bench, "10.0.0.1:5000", "192.0.2.1:53");
     let second = port_outside(&mut bench, "10.0.0.1:5000", "192.0.2.2:99");
     assert_eq!((first, second), (5_000, 5_000), "REQ-1");
-    // Another host with the same port gets another, of the same parity.
-    let other = port_outside(&mut bench, "10.0.0.2:5000", "192.0.2.1:53");
-    assert!(other != 5_000 && other.is_multiple_of(2) && other >= 1_024, "REQ-3, REQ-4: {other}");
-    let odd = port_outside(&mut bench, "10.0.0.2:33", "192.0.2.1:53");
-    assert!(odd % 2 == 1 && odd >= 1_024, "{odd}");
-    assert_eq!(bench.counters()[MAPPINGS], 3);
+    // Other hosts with the same port get others, of the same parity.
+    for host in 2..22 {
+        let source = format!("10.0.0.{host}");
+        let other = port_outside(&mut bench, &format!("{source}:5000"), "192.0.2.1:53");
+        let is_even = other.is_multiple_of(2);
+        assert!(other != 5_000 && is_even && other >= 1_024, "REQ-3, REQ-4: {other}");
+        let odd = port_outside(&mut bench, &format!("{source}:33"), "192.0.2.1:53");
+        assert!(odd % 2 == 1 && odd >= 1_024, "{odd}");
+    }
+    assert_eq!(bench.counters()[MAPPINGS], 41);
 }
 
 #[test]
