@@ -295,7 +295,7 @@ fn point(
 mod tests {
     use super::*;
     use nilometer_router::memory::Memory;
-    use nilometer_router::plugin::{Batch, Effects, PacketFacts, Verdict};
+    use nilometer_router::plugin::{Batch, Effects, PacketFacts, PluginDecision};
     use nilometer_stat::Rng;
     use nilometer_wire::Time;
     use nilometer_wire::memory::HeapMemory;
@@ -325,7 +325,7 @@ mod tests {
                 memory.frame_mut(place).copy_from_slice(frame);
                 packets.push(PacketFacts { place, ip_bytes: 46, input: 0, output: None });
             }
-            let mut verdicts = vec![Verdict::Drop; 256];
+            let mut verdicts = vec![PluginDecision::Drop; 256];
             let mut batch = Batch::new(&packets, &mut verdicts, &mut memory);
             let done = instance.process(Time::ZERO, &mut batch, &mut Effects::default());
             done.expect("no fault");

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Limits;
-use crate::keys::{KEY_ID_BYTES, KeyId, SIGNATURE_BYTES, SecretKey, Trust};
+use crate::keys::{KEY_ID_BYTES, KeyId, SIGNATURE_BYTES, SecretKey, SignatureError, Trust, hex};
 
 /// How an artefact begins.
 pub const BEGINNING: &[u8] = b"nilometer-plugin/1\n";
@@ -102,17 +102,9 @@ pub enum ArtefactError {
     /// There is more than the module.
     #[error("the artefact has {0} bytes behind its module")]
     LeftOver(usize),
-    /// Nobody trusts its key.
-    #[error(
-        "signed by key {0}, which is not trusted here (`nilometer plugin key trust` trusts one)"
-    )]
-    UnknownKey(KeyId),
-    /// Its key was revoked.
-    #[error("signed by key {0}, which was revoked")]
-    RevokedKey(KeyId),
-    /// The signature is of something else.
-    #[error("the signature does not hold: the manifest was changed, or key {0} did not sign it")]
-    Signature(KeyId),
+    /// Its signature does not count.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     /// Its manifest cannot be read.
     #[error("the manifest is wrong: {0}")]
     Manifest(String),
@@ -144,11 +136,6 @@ pub struct Artefact {
 /// Seconds since 1970.
 pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The SHA-256 of bytes, in hexadecimal digits.

@@ -10,8 +10,6 @@ use std::str::FromStr;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
 
-use crate::artefact::{ArtefactError, hex};
-
 /// Bytes of a key's id.
 pub const KEY_ID_BYTES: usize = 8;
 /// Bytes of a signature.
@@ -31,6 +29,27 @@ impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
     }
+}
+
+/// Why a signature does not count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// Nobody trusts its key.
+    #[error(
+        "signed by key {0}, which is not trusted here (`nilometer plugin key trust` trusts one)"
+    )]
+    UnknownKey(KeyId),
+    /// Its key was revoked.
+    #[error("signed by key {0}, which was revoked")]
+    RevokedKey(KeyId),
+    /// The signature is of something else.
+    #[error("the signature does not hold: the manifest was changed, or key {0} did not sign it")]
+    Signature(KeyId),
+}
+
+/// Hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Why a text is no key, or a list cannot be used.
@@ -203,12 +222,12 @@ impl Trust {
         id: KeyId,
         signed: &[u8],
         signature: &[u8; SIGNATURE_BYTES],
-    ) -> Result<(), ArtefactError> {
+    ) -> Result<(), SignatureError> {
         if self.revoked_keys.contains(&id) {
-            return Err(ArtefactError::RevokedKey(id));
+            return Err(SignatureError::RevokedKey(id));
         }
-        let key = self.keys.get(&id).ok_or(ArtefactError::UnknownKey(id))?;
+        let key = self.keys.get(&id).ok_or(SignatureError::UnknownKey(id))?;
         let holds = key.0.verify_strict(signed, &Signature::from_bytes(signature));
-        holds.map_err(|_| ArtefactError::Signature(id))
+        holds.map_err(|_| SignatureError::Signature(id))
     }
 }

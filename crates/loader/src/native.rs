@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use nilometer_plugin::context::PortNumbers;
 use nilometer_plugin::{Decision, Packet, Plugin, Running, Services};
 use nilometer_router::plugin::{
-    Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, Refusal, Verdict,
+    Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, PluginDecision, Refusal,
 };
 use nilometer_wire::Time;
 
@@ -78,7 +78,7 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
             let mut packet = Packet::new(&mut bytes[..seen], facts.ip_bytes);
             let decision = self.0.process(now.as_nanos(), ports, &mut packet, &mut wanted);
             if decision == Decision::Drop {
-                batch.decide(at, Verdict::Drop);
+                batch.decide(at, PluginDecision::Drop);
             }
         }
         Ok(())

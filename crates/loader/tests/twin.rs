@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_loader::{Limits, WasmClass, builtin};
-use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, Verdict};
+use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, PluginDecision};
 use nilometer_stat::Rng;
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
@@ -97,7 +97,7 @@ fn process(
     instance: &mut dyn Instance,
     now: Time,
     frames: &[Vec<u8>],
-) -> (Vec<Vec<u8>>, Vec<Verdict>, Effects) {
+) -> (Vec<Vec<u8>>, Vec<PluginDecision>, Effects) {
     let mut memory = HeapMemory::new(frames.len() as u32);
     let mut facts = Vec::new();
     for frame in frames {
@@ -106,7 +106,7 @@ fn process(
         let ip_bytes = (frame.len() - 14) as u16;
         facts.push(PacketFacts { place, ip_bytes, input: 3, output: Some(1) });
     }
-    let mut verdicts = vec![Verdict::Forward; frames.len()];
+    let mut verdicts = vec![PluginDecision::Forward; frames.len()];
     let mut effects = Effects::default();
     let mut batch = Batch::new(&facts, &mut verdicts, &mut memory);
     instance.process(now, &mut batch, &mut effects).expect("no fault");
@@ -134,7 +134,7 @@ fn compare(native: &dyn Class, wasm: &dyn Class, configuration: &str) {
         let other = process(&mut *wasm, now, &frames);
         assert!(one == other, "{name}: batch {number} differs");
         changed += frames.iter().zip(&one.0).filter(|(before, after)| before != after).count();
-        changed += one.1.iter().filter(|verdict| **verdict == Verdict::Drop).count();
+        changed += one.1.iter().filter(|verdict| **verdict == PluginDecision::Drop).count();
         assert_eq!(native.poll_timeout(), wasm.poll_timeout(), "{name}");
         assert_eq!(native.counters(), wasm.counters(), "{name}");
     }

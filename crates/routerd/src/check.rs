@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 
 use super::config::{PORTS_MAX, RouteSection, RouterConfig};
 use super::pace::{checked_burst, checked_delay};
-use super::plugins;
 use super::shares::shares;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::spinning::SPIN_MAX;
+use nilometer_router::plugin::control::INSTANCES_MAX;
 
 impl RouterConfig {
     /// Holds the numbers to what can be built.
@@ -52,8 +52,33 @@ impl RouterConfig {
         );
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
-        plugins::check(self)?;
+        check_plugins(self)?;
         self.reservations.check()?;
         shares(self).map(|_| ())
     }
+}
+
+/// Holds the plugins of a configuration, and the filters that name them, to what can be.
+///
+/// # Errors
+/// The first that cannot be, by its name.
+fn check_plugins(config: &RouterConfig) -> Result<()> {
+    let plugins = &config.plugins;
+    ensure!(
+        plugins.len() <= INSTANCES_MAX,
+        "there are {} [[plugin]]s, and {INSTANCES_MAX} are the most",
+        plugins.len()
+    );
+    for (at, plugin) in plugins.iter().enumerate() {
+        let is_new = plugins[..at].iter().all(|other| other.name != plugin.name);
+        ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
+        config.instance_of(plugin)?;
+    }
+    for (number, filter) in config.filters.iter().enumerate() {
+        for name in &filter.plugins {
+            let is_there = plugins.iter().any(|plugin| plugin.name == *name);
+            ensure!(is_there, "filter {number}: no [[plugin]] has the name {name:?}");
+        }
+    }
+    Ok(())
 }

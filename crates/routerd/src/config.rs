@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 pub use super::address::AddressSection;
 use super::filter::{ClassifierName, FilterSection, Side};
 use super::multicast::MulticastSection;
-use super::plugins::PluginSection;
+use super::plugins::{NewInstance, PluginSection};
 use super::reservations::ReservationsSection;
 use super::rfc1812::Rfc1812Section;
 
@@ -383,6 +383,14 @@ impl RouterConfig {
     pub fn port_named(&self, interface: &str) -> Result<usize> {
         let found = self.ports.iter().position(|port| port.interface == interface);
         found.ok_or_else(|| anyhow::anyhow!("no [[port]] has the interface {interface}"))
+    }
+
+    /// Makes the instance of a plugin for this router.
+    ///
+    /// # Errors
+    /// When there is no such class, or it refuses the configuration.
+    pub fn instance_of(&self, plugin: &PluginSection) -> Result<NewInstance> {
+        plugin.make(self.seed, self.control.code_server.as_deref())
     }
 
     /// The side on which `filter` stands and the ports that it is for, as this router numbers them.

@@ -25,7 +25,7 @@ use nilometer_wire::{Rate, Time};
 
 use super::config::{FabricSection, PortSection, Queueing, RouterConfig};
 use super::filter::{Rules, Side};
-use super::plugins;
+use super::plugins::NewInstance;
 use super::queue_size::sized;
 use super::reservations::PinningName;
 use super::rib_thread::Readers;
@@ -93,7 +93,7 @@ pub(super) fn machine(
         filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
     };
     let mut router = router(config, plans, tables)?;
-    plugins::enter(&mut router, config)?;
+    enter_plugins(&mut router, config)?;
     router.set_signalling(config.reservations.rsvp);
     filter(&mut router, config)?;
     introduce(&mut router, config, None)?;
@@ -235,6 +235,19 @@ pub(super) fn spare_port<'a>(number: usize) -> (PortPlan, Option<&'a PortSection
 /// The link-layer address of a port without a device.
 pub(super) fn local_mac(number: usize) -> [u8; 6] {
     [0x02, b'N', b'I', b'L', 0xff, number as u8]
+}
+
+/// Enters the instances of a configuration.
+///
+/// # Errors
+/// The first that cannot be.
+fn enter_plugins(router: &mut Router, config: &RouterConfig) -> Result<()> {
+    for section in &config.plugins {
+        let NewInstance { class, instance } = config.instance_of(section)?;
+        let plugins = router.plugins_mut();
+        plugins.add(&section.name, class, instance, section.on_fault.into())?;
+    }
+    Ok(())
 }
 
 /// Enters the filters, numbered in the order of the file.

@@ -6,13 +6,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_loader::builtin::{builtin, builtin_of};
 use nilometer_loader::fetch::CodeServer;
 use nilometer_loader::store::Store;
-use nilometer_router::pipeline::Router;
-use nilometer_router::plugin::control::INSTANCES_MAX;
 use nilometer_router::plugin::{Class, ClassFacts, Instance, OnFault};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use crate::config::RouterConfig;
 
 /// How long a code server may take.
 const FETCHED_WITHIN: Duration = Duration::from_secs(10);
@@ -88,17 +84,17 @@ impl PluginSection {
         Ok(())
     }
 
-    /// Makes the instance for a router of this description: the same of the same description and class.
+    /// Makes the instance for a router of this seed, the same of the same section, seed and class; a class that is not
+    /// installed comes from the code server, where there is one.
     ///
     /// # Errors
     /// When there is no such class, or it refuses the configuration.
-    pub fn make(&self, config: &RouterConfig) -> Result<NewInstance> {
+    pub fn make(&self, seed: u64, code_server: Option<&str>) -> Result<NewInstance> {
         self.check()?;
         let name = &self.name;
-        let code_server = config.control.code_server.as_deref();
         let class = class(&self.class, code_server).with_context(|| format!("plugin {name}"))?;
         let index = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-        let seed = config.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let instance = class.instantiate(&self.configuration, seed);
         let instance =
             instance.map_err(|why| anyhow!("plugin {name}: class {}: {why}", self.class))?;
@@ -137,42 +133,4 @@ fn class(name: &str, code_server: Option<&str>) -> Result<Box<dyn Class>> {
     let artefact = server.artefact(name, version.as_ref())?;
     store.install(&artefact, Some((name, version.as_ref())), false)?;
     Ok(Box::new(store.class(name, version.as_ref())?))
-}
-
-/// Enters the instances of a configuration.
-///
-/// # Errors
-/// The first that cannot be.
-pub(super) fn enter(router: &mut Router, config: &RouterConfig) -> Result<()> {
-    for section in &config.plugins {
-        let NewInstance { class, instance } = section.make(config)?;
-        let plugins = router.plugins_mut();
-        plugins.add(&section.name, class, instance, section.on_fault.into())?;
-    }
-    Ok(())
-}
-
-/// Holds the plugins of a configuration, and the filters that name them, to what can be.
-///
-/// # Errors
-/// The first that cannot be, by its name.
-pub(super) fn check(config: &RouterConfig) -> Result<()> {
-    let plugins = &config.plugins;
-    ensure!(
-        plugins.len() <= INSTANCES_MAX,
-        "there are {} [[plugin]]s, and {INSTANCES_MAX} are the most",
-        plugins.len()
-    );
-    for (at, plugin) in plugins.iter().enumerate() {
-        let is_new = plugins[..at].iter().all(|other| other.name != plugin.name);
-        ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
-        plugin.make(config)?;
-    }
-    for (number, filter) in config.filters.iter().enumerate() {
-        for name in &filter.plugins {
-            let is_there = plugins.iter().any(|plugin| plugin.name == *name);
-            ensure!(is_there, "filter {number}: no [[plugin]] has the name {name:?}");
-        }
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use nilometer_plugin::interface::{
     CHANGED, DESCRIPTOR_BYTES, Descriptor, NO_PORT, PACKET_ALIGNMENT,
 };
-use nilometer_router::plugin::{Batch, Fault, PacketFacts, Verdict};
+use nilometer_router::plugin::{Batch, Fault, PacketFacts, PluginDecision};
 
 /// The layout of batches of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Rooms {
         let mut written = (0, 0);
         for (at, descriptor) in descriptors.iter().enumerate() {
             let (decision, flags) = Descriptor::written(descriptor);
-            if decision > Verdict::Drop as u8 || flags > CHANGED {
+            if decision > PluginDecision::Drop as u8 || flags > CHANGED {
                 return Err(Fault::Interface(format!(
                     "packet {at} has the decision {decision} and the flags {flags}"
                 )));
@@ -71,8 +71,8 @@ impl Rooms {
         }
         for (at, descriptor) in descriptors.iter().enumerate() {
             let (decision, flags) = Descriptor::written(descriptor);
-            if decision == Verdict::Drop as u8 {
-                batch.decide(at, Verdict::Drop);
+            if decision == PluginDecision::Drop as u8 {
+                batch.decide(at, PluginDecision::Drop);
             }
             if flags == CHANGED && self.room_bytes > 0 {
                 let packet = batch.packet_mut(at);

@@ -6,7 +6,7 @@ mod store;
 use std::path::{Path, PathBuf};
 
 use nilometer_loader::artefact::{Artefact, ArtefactError, Manifest, sign};
-use nilometer_loader::keys::{KeyError, PublicKey, SecretKey, Trust};
+use nilometer_loader::keys::{KeyError, PublicKey, SecretKey, SignatureError, Trust};
 use nilometer_loader::{Limits, WasmClass};
 use nilometer_router::plugin::Class;
 use semver::Version;
@@ -98,18 +98,18 @@ fn every_cut_and_every_changed_byte_is_refused() {
     assert_eq!(refused(&damaged, &trust()), ArtefactError::Digest);
     let mut changed = whole;
     changed[30] ^= 1; // in the manifest
-    assert_eq!(refused(&changed, &trust()), ArtefactError::Signature(key(1).id()));
+    assert_eq!(refused(&changed, &trust()), SignatureError::Signature(key(1).id()).into());
 }
 
 #[test]
 fn unknown_and_revoked_keys_are_refused() {
     let module = module("1.0.0", 2);
     let by_other = sign(&manifest("1.0.0", &module), &module, &key(2));
-    assert_eq!(refused(&by_other, &trust()), ArtefactError::UnknownKey(key(2).id()));
+    assert_eq!(refused(&by_other, &trust()), SignatureError::UnknownKey(key(2).id()).into());
     let ours = artefact("1.0.0", 1);
     let mut revoked = trust();
     revoked.revoke(&format!("\nkey {}\n", key(1).id())).expect("a list");
-    assert_eq!(refused(&ours, &revoked), ArtefactError::RevokedKey(key(1).id()));
+    assert_eq!(refused(&ours, &revoked), SignatureError::RevokedKey(key(1).id()).into());
     let mut revoked = trust();
     let digest = Artefact::open(&ours, &trust(), None).expect("opened").manifest.sha256;
     revoked.revoke(&format!("module {digest}")).expect("a list");
@@ -124,7 +124,7 @@ fn a_key_cannot_stand_for_another() {
     let ours = sign(&manifest("1.0.0", &module), &module, &key(1));
     let id_at = forged.len() - module.len() - 72;
     forged[id_at..id_at + 8].copy_from_slice(&ours[id_at..id_at + 8]);
-    assert_eq!(refused(&forged, &trust()), ArtefactError::Signature(key(1).id()));
+    assert_eq!(refused(&forged, &trust()), SignatureError::Signature(key(1).id()).into());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a module that keeps to the interface sees, changes and wants.
 
-use nilometer_router::plugin::{Effects, Verdict};
+use nilometer_router::plugin::{Effects, PluginDecision};
 use nilometer_wire::Time;
 
 use super::{Module, Packets};
@@ -69,7 +69,7 @@ fn each_packet_has_its_facts_and_its_decision() {
     let mut packets = Packets::of(&lengths);
     packets.process(&mut *module.instance()).0.expect("no fault");
     for (number, verdict) in packets.verdicts.iter().enumerate() {
-        let expected = if number % 2 == 1 { Verdict::Drop } else { Verdict::Forward };
+        let expected = if number % 2 == 1 { PluginDecision::Drop } else { PluginDecision::Forward };
         assert_eq!(*verdict, expected, "packet {number}");
     }
 }

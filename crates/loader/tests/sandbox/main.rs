@@ -5,7 +5,9 @@ mod interface;
 mod refusals;
 
 use nilometer_loader::{Limits, WasmClass};
-use nilometer_router::plugin::{Batch, Class, Effects, Fault, Instance, PacketFacts, Verdict};
+use nilometer_router::plugin::{
+    Batch, Class, Effects, Fault, Instance, PacketFacts, PluginDecision,
+};
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
 
@@ -94,7 +96,7 @@ impl Module {
 struct Packets {
     memory: HeapMemory,
     facts: Vec<PacketFacts>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<PluginDecision>,
 }
 
 impl Packets {
@@ -109,7 +111,7 @@ impl Packets {
             let input = number as u16;
             facts.push(PacketFacts { place, ip_bytes: *length, input, output: Some(input + 100) });
         }
-        let verdicts = vec![Verdict::Forward; lengths.len()];
+        let verdicts = vec![PluginDecision::Forward; lengths.len()];
         Packets { memory, facts, verdicts }
     }
 
@@ -132,6 +134,6 @@ fn fault(module: &Module) -> Fault {
     let before = packets.bytes();
     let (outcome, _) = packets.process(&mut *instance);
     assert_eq!(packets.bytes(), before, "the packets are as they were");
-    assert_eq!(packets.verdicts, [Verdict::Forward; 3]);
+    assert_eq!(packets.verdicts, [PluginDecision::Forward; 3]);
     outcome.expect_err("a fault")
 }

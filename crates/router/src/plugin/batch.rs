@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use nilometer_wire::memory::{Memory, Place};
 
-use super::Verdict;
+use super::PluginDecision;
 use crate::header::{ETHERNET_BYTES, Header};
 
 /// Packets that one call may emit.
@@ -30,11 +30,11 @@ pub struct PacketFacts {
     pub output: Option<u16>,
 }
 
-/// The packets of one call, none of them twice, and the verdicts on them, which are [`Verdict::Forward`] at
+/// The packets of one call, none of them twice, and the verdicts on them, which are [`PluginDecision::Forward`] at
 /// first.
 pub struct Batch<'a> {
     packets: &'a [PacketFacts],
-    verdicts: &'a mut [Verdict],
+    verdicts: &'a mut [PluginDecision],
     memory: &'a mut (dyn Memory + 'a),
     share_bps: Option<u64>,
 }
@@ -46,7 +46,7 @@ impl<'a> Batch<'a> {
     /// When there are not as many of one as of the other.
     pub fn new(
         packets: &'a [PacketFacts],
-        verdicts: &'a mut [Verdict],
+        verdicts: &'a mut [PluginDecision],
         memory: &'a mut (dyn Memory + 'a),
     ) -> Batch<'a> {
         assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
@@ -87,7 +87,7 @@ impl<'a> Batch<'a> {
 
     /// Decides on the packet `at`.
     #[inline]
-    pub fn decide(&mut self, at: usize, verdict: Verdict) {
+    pub fn decide(&mut self, at: usize, verdict: PluginDecision) {
         self.verdicts[at] = verdict;
     }
 }

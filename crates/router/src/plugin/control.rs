@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nilometer_wire::memory::Memory;
 use nilometer_wire::{Span, Time};
 
-use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, Verdict};
+use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, PluginDecision};
 use crate::discard::Discard;
 
 /// Instances that there may be.
@@ -145,7 +145,7 @@ pub struct ControlUnit {
     emitted: Vec<(u16, Vec<u8>)>,
     lines: VecDeque<String>,
     effects: Effects,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<PluginDecision>,
     /// The earliest timer of all instances.
     due: Option<Time>,
 }
@@ -370,7 +370,7 @@ impl ControlUnit {
         }
         let mut verdicts = core::mem::take(&mut self.verdicts);
         verdicts.clear();
-        verdicts.resize(packets.len(), Verdict::Forward);
+        verdicts.resize(packets.len(), PluginDecision::Forward);
         let mut effects = core::mem::take(&mut self.effects);
         let slot = self.slot(at);
         let mut failed = None;
@@ -384,25 +384,25 @@ impl ControlUnit {
         let dropped = match (is_cut_off, slot.on_fault) {
             (true, OnFault::Bypass) => {
                 slot.counters.bypassed += many;
-                verdicts.fill(Verdict::Forward);
+                verdicts.fill(PluginDecision::Forward);
                 Discard::PluginFault
             }
             (true, OnFault::Drop) => {
                 slot.counters.fault_dropped += many;
-                verdicts.fill(Verdict::Drop);
+                verdicts.fill(PluginDecision::Drop);
                 Discard::PluginFault
             }
             (false, _) => {
                 slot.counters.packets += many;
                 slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
-                let dropped = verdicts.iter().filter(|it| **it == Verdict::Drop).count();
+                let dropped = verdicts.iter().filter(|it| **it == PluginDecision::Drop).count();
                 slot.counters.dropped += dropped as u64;
                 Discard::Plugin
             }
         };
         for (at, verdict) in verdicts.iter().enumerate() {
             let place = places.map_or(at, |places| places[at]);
-            outcomes[place] = (*verdict == Verdict::Drop).then_some(dropped);
+            outcomes[place] = (*verdict == PluginDecision::Drop).then_some(dropped);
         }
         (self.effects, self.verdicts) = (effects, verdicts);
         self.settle(now, at, packets[0].input, failed);

@@ -15,7 +15,7 @@
 //! # What a plugin may do
 //!
 //! It sees the IP packets of its flows, in their order and in batches, and for each says whether it goes on
-//! ([`Verdict`]). It may change any byte of them, and not their length: a packet that is to become longer or
+//! ([`PluginDecision`]). It may change any byte of them, and not their length: a packet that is to become longer or
 //! shorter is dropped and another is emitted. Emitted packets are looked up like the router's own and meet no
 //! filters. It may ask for a timer, and it answers messages of the control processor.
 //!
@@ -63,7 +63,7 @@ nilometer_wire::named! {
 /// What a plugin says of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum PluginDecision {
     /// It goes on: to the next instance of the chain, then to its output.
     #[default]
     Forward = 0,

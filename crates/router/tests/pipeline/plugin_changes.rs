@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nilometer_router::classifier::{Action, Rule, RuleId};
 use nilometer_router::memory::Memory;
 use nilometer_router::plugin::{
-    Batch, ClassFacts, Effects, Engine, Fault, Instance, OnFault, Verdict,
+    Batch, ClassFacts, Effects, Engine, Fault, Instance, OnFault, PluginDecision,
 };
 use nilometer_wire::{Span, Time};
 
@@ -27,7 +27,7 @@ impl Instance for Versioned {
     fn process(&mut self, _: Time, batch: &mut Batch<'_>, _: &mut Effects) -> Result<(), Fault> {
         for at in 0..batch.packets().len() {
             batch.packet_mut(at)[42] = self.version;
-            batch.decide(at, Verdict::Forward);
+            batch.decide(at, PluginDecision::Forward);
         }
         self.processed.fetch_add(batch.packets().len() as u64, Ordering::Relaxed);
         Ok(())

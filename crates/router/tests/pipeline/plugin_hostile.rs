@@ -4,7 +4,7 @@ use nilometer_router::classifier::{Action, Inputs, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::Memory;
 use nilometer_router::plugin::control::{InstanceCounters, InstanceState};
-use nilometer_router::plugin::{Effects, Fault, OnFault, Verdict};
+use nilometer_router::plugin::{Effects, Fault, OnFault, PluginDecision};
 use nilometer_stat::Rng;
 use nilometer_wire::Span;
 
@@ -14,12 +14,14 @@ use crate::hostile::take;
 use crate::plugins::{add, bind, class, instance, send_to};
 
 /// Drops, damages, redirects, emits, logs and fails by chance.
-fn hostile(seed: u64) -> impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send {
+fn hostile(
+    seed: u64,
+) -> impl FnMut(&mut [u8], &mut Effects) -> Result<PluginDecision, Fault> + Send {
     let mut rng = Rng::new(seed, u32::from_be_bytes(*b"plug"), 0);
     move |packet, effects| {
         let at = rng.below(packet.len().max(1) as u64) as usize;
         match rng.below(12) {
-            0 => return Ok(Verdict::Drop),
+            0 => return Ok(PluginDecision::Drop),
             1 if rng.below(2_000) == 0 => return Err(Fault::Trap("by chance".into())),
             2 if !packet.is_empty() => packet[at] ^= 1 << rng.below(8),
             3 => _ = effects.emit(packet),
@@ -29,7 +31,7 @@ fn hostile(seed: u64) -> impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, 
             }
             _ => {}
         }
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     }
 }
 

@@ -9,14 +9,14 @@ use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::ArpPacket;
 use nilometer_router::pipeline::reserved::ReservedFlow;
 use nilometer_router::plugin::{
-    Batch, ClassFacts, ControlError, Effects, Engine, Fault, Instance, OnFault, Verdict,
+    Batch, ClassFacts, ControlError, Effects, Engine, Fault, Instance, OnFault, PluginDecision,
 };
 use nilometer_wire::{Rate, Time, build};
 
 use crate::bench::{Bench, framed, mend, udp};
 
 /// What the plugin of a test does with a packet.
-type Work = Box<dyn FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send>;
+type Work = Box<dyn FnMut(&mut [u8], &mut Effects) -> Result<PluginDecision, Fault> + Send>;
 
 struct Tested {
     work: Work,
@@ -95,7 +95,7 @@ pub fn class(name: &str) -> ClassFacts {
 type Seen = Arc<Mutex<Vec<Sight>>>;
 
 pub fn instance(
-    work: impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send + 'static,
+    work: impl FnMut(&mut [u8], &mut Effects) -> Result<PluginDecision, Fault> + Send + 'static,
 ) -> (Box<dyn Instance>, Seen) {
     let seen = Seen::default();
     let tested = Tested { work: Box::new(work), due: None, seen: Arc::clone(&seen) };
@@ -107,7 +107,7 @@ pub fn add(
     bench: &mut Bench,
     name: &str,
     on_fault: OnFault,
-    work: impl FnMut(&mut [u8], &mut Effects) -> Result<Verdict, Fault> + Send + 'static,
+    work: impl FnMut(&mut [u8], &mut Effects) -> Result<PluginDecision, Fault> + Send + 'static,
 ) -> Seen {
     let (instance, seen) = instance(work);
     bench.router.plugins_mut().add(name, class("tested"), instance, on_fault).expect("room");
@@ -128,8 +128,8 @@ pub fn bind(bench: &mut Bench, id: u32, destination: &str, names: &[&str]) {
     }
 }
 
-pub fn forward(_: &mut [u8], _: &mut Effects) -> Result<Verdict, Fault> {
-    Ok(Verdict::Forward)
+pub fn forward(_: &mut [u8], _: &mut Effects) -> Result<PluginDecision, Fault> {
+    Ok(PluginDecision::Forward)
 }
 
 /// Gives a packet of IPv4 another destination, and mends its checksum.
@@ -168,7 +168,7 @@ fn packets_of_a_flow_keep_their_order_and_so_do_all_others() {
     let mut number = 0;
     add(&mut bench, "odd ones", OnFault::Drop, move |_, _| {
         number += 1;
-        Ok(if number % 2 == 0 { Verdict::Drop } else { Verdict::Forward })
+        Ok(if number % 2 == 0 { PluginDecision::Drop } else { PluginDecision::Forward })
     });
     bind(&mut bench, 0, "198.19.1.9/32", &["odd ones"]);
     let mut places = Vec::new();
@@ -197,7 +197,7 @@ fn a_changed_destination_is_classified_and_looked_up_again() {
     let mut bench = Bench::new();
     add(&mut bench, "elsewhere", OnFault::Drop, |packet, _| {
         send_to(packet, [198, 19, 2, 9]);
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     });
     let second = add(&mut bench, "second", OnFault::Drop, forward);
     bind(&mut bench, 0, "198.19.1.0/24", &["elsewhere"]);
@@ -223,7 +223,7 @@ fn plugins_that_send_a_packet_in_circles_are_broken_after_four_chains() {
         let next = [198, 19, 3, number + 1];
         add(&mut bench, &name, OnFault::Drop, move |packet, _| {
             send_to(packet, next);
-            Ok(Verdict::Forward)
+            Ok(PluginDecision::Forward)
         });
         bind(&mut bench, number.into(), &format!("198.19.3.{number}/32"), &[&name]);
     }
@@ -242,7 +242,7 @@ fn plugins_that_send_a_packet_in_circles_are_broken_after_four_chains() {
         let name = format!("to {to}");
         seen.push(add(&mut bench, &name, OnFault::Drop, move |packet, _| {
             send_to(packet, [198, 19, 3, to]);
-            Ok(Verdict::Forward)
+            Ok(PluginDecision::Forward)
         }));
         bind(&mut bench, id.into(), &format!("198.19.3.{id}/32"), &[&name]);
     }
@@ -256,10 +256,10 @@ fn the_instances_of_a_chain_work_in_its_order_and_may_be_in_several() {
     for (name, mark) in [("a", 1u8), ("b", 2)] {
         add(&mut bench, name, OnFault::Drop, move |packet, _| {
             packet[40] = packet[40] * 10 + mark;
-            Ok(Verdict::Forward)
+            Ok(PluginDecision::Forward)
         });
     }
-    let dropped = add(&mut bench, "none", OnFault::Drop, |_, _| Ok(Verdict::Drop));
+    let dropped = add(&mut bench, "none", OnFault::Drop, |_, _| Ok(PluginDecision::Drop));
     let after = add(&mut bench, "after", OnFault::Drop, forward);
     bind(&mut bench, 0, "198.19.1.1/32", &["a", "b"]);
     bind(&mut bench, 1, "198.19.1.2/32", &["b", "a", "b"]);
@@ -288,7 +288,7 @@ fn one_that_fails_is_cut_off_and_its_flow_goes_on_as_its_policy_says() {
         let seen = add(&mut bench, "brittle", on_fault, move |_, effects| {
             effects.log("one more");
             left -= 1;
-            if left == 0 { Err(Fault::Budget(1_000)) } else { Ok(Verdict::Forward) }
+            if left == 0 { Err(Fault::Budget(1_000)) } else { Ok(PluginDecision::Forward) }
         });
         bind(&mut bench, 0, "198.19.1.0/24", &["brittle"]);
         let frame = framed(0, &udp("198.19.0.9", "198.19.1.9", 30));
@@ -332,7 +332,7 @@ fn what_is_emitted_is_looked_up_and_leaves() {
         assert!(!effects.emit(&[0; 40]), "not IP");
         assert!(!effects.emit(&udp("198.18.0.1", "198.19.3.9", 1_473)), "too long");
         assert!(!effects.emit(&to[..30]), "cut short");
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     });
     bind(&mut bench, 0, "198.19.1.0/24", &["twice"]);
     let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
@@ -349,7 +349,7 @@ fn timers_and_messages_reach_an_instance() {
     let mut bench = Bench::new();
     add(&mut bench, "clock", OnFault::Drop, |_, effects| {
         effects.emit(&udp("198.18.0.1", "198.19.3.9", 9));
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     });
     let now = bench.now;
     let plugins = bench.router.plugins_mut();
@@ -376,7 +376,7 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
         if packet[19] == 77 {
             send_to(packet, [198, 19, 3, 9]);
         }
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     });
     let chain = bench.router.plugins_mut().bind(&["out"]).expect("it");
     let outputs = bench.router.output_filters_mut();
@@ -423,7 +423,7 @@ fn what_was_looked_up_again_meets_no_more_filters_even_if_it_waits() {
     let mut bench = Bench::new();
     add(&mut bench, "away", OnFault::Drop, |packet, _| {
         send_to(packet, [198, 18, 3, 77]);
-        Ok(Verdict::Forward)
+        Ok(PluginDecision::Forward)
     });
     let after = add(&mut bench, "after", OnFault::Drop, forward);
     for (id, name, output) in [(0, "away", 1), (1, "after", 3)] {

@@ -1,5 +1,6 @@
 //! Which request is answered by what, and the OpenAPI document that says so.
 
+mod plugins;
 mod reservations;
 
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{delete, get, put};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi, ToSchema};
@@ -22,7 +23,6 @@ use super::fabric_view::FabricView;
 use super::messages::{Destination, Level, MessagesView};
 use super::metrics;
 use super::peer::Peer;
-use super::plugins::{AnswerView, MessageBody, PluginBody, PluginsView};
 use super::stress::StressReport;
 use super::trace;
 use super::view::{
@@ -31,7 +31,6 @@ use super::view::{
 };
 use crate::config::RouteSection;
 use crate::filter::FilterSection;
-use crate::plugins::PluginSection;
 use crate::stress::StressBody;
 use crate::tally::Tally;
 
@@ -62,11 +61,11 @@ pub struct Hall {
         filters,
         add_filter,
         remove_filter,
-        plugins,
-        add_plugin,
-        replace_plugin,
-        remove_plugin,
-        message_plugin,
+        plugins::plugins,
+        plugins::add_plugin,
+        plugins::replace_plugin,
+        plugins::remove_plugin,
+        plugins::message_plugin,
         reservations::reservations,
         reservations::reserve,
         reservations::refresh_reservation,
@@ -115,9 +114,7 @@ pub fn paths(commands: Arc<CommandChannel>) -> Router {
         .route("/v1/fabric", get(fabric).put(set_fabric))
         .route("/v1/filters", get(filters).post(add_filter))
         .route("/v1/filters/{id}", delete(remove_filter))
-        .route("/v1/plugins", get(plugins).post(add_plugin))
-        .route("/v1/plugins/{name}", put(replace_plugin).delete(remove_plugin))
-        .route("/v1/plugins/{name}/messages", post(message_plugin))
+        .merge(plugins::paths())
         .merge(reservations::paths())
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/routes", get(routes).post(add_route).delete(remove_route))
@@ -331,52 +328,6 @@ async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
 async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
     let id = segment(asked)?;
     changed(hall, move |commands| commands.remove_filter(id)).await
-}
-
-/// Plugin instances, with what they have done.
-#[utoipa::path(get, path = "/v1/plugins", responses((status = 200, body = PluginsView)))]
-async fn plugins(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::plugins).await
-}
-
-/// Enters a plugin instance; filters with the action `active` hand packets to it.
-#[utoipa::path(post, path = "/v1/plugins", request_body = PluginSection,
-    responses((status = 201, body = Done), (status = 400, body = ErrorLine),
-        (status = 409, body = ErrorLine)))]
-async fn add_plugin(State(hall): State<Hall>, sent: Sent) -> Answer {
-    let section = body(sent)?;
-    let done = away(hall, move |commands| commands.add_plugin(section)).await?;
-    Ok(object(StatusCode::CREATED, &Done { done }))
-}
-
-/// Puts a new instance in the place of one, between two packets of its flows.
-#[utoipa::path(put, path = "/v1/plugins/{name}", params(("name" = String, Path)),
-    request_body = PluginBody,
-    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
-        (status = 404, body = ErrorLine)))]
-async fn replace_plugin(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
-    let (name, body) = (segment(asked)?, body::<PluginBody>(sent)?);
-    changed(hall, move |commands| commands.replace_plugin(&name, body)).await
-}
-
-/// Takes a plugin instance out that no filter names.
-#[utoipa::path(delete, path = "/v1/plugins/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = Done), (status = 404, body = ErrorLine),
-        (status = 409, body = ErrorLine)))]
-async fn remove_plugin(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
-    let name = segment(asked)?;
-    changed(hall, move |commands| commands.remove_plugin(&name)).await
-}
-
-/// Sends a plugin instance a message and waits for its answer.
-#[utoipa::path(post, path = "/v1/plugins/{name}/messages", params(("name" = String, Path)),
-    request_body = MessageBody,
-    responses((status = 200, body = AnswerView), (status = 400, body = ErrorLine),
-        (status = 404, body = ErrorLine), (status = 409, body = ErrorLine)))]
-async fn message_plugin(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
-    let (name, body) = (segment(asked)?, body::<MessageBody>(sent)?);
-    let answer = away(hall, move |commands| commands.message_plugin(&name, body)).await?;
-    Ok(object(StatusCode::OK, &answer))
 }
 
 /// Neighbours in both families.

@@ -115,8 +115,10 @@ impl CommandChannel {
     /// 400 for a class or a configuration that cannot be, 409 where the name is taken.
     pub fn add_plugin(&self, section: PluginSection) -> Result<String, Refused> {
         let mut in_force = self.change();
-        let NewInstance { class, instance } =
-            section.make(&in_force.config).map_err(|why| Refused::bad(format!("{why:#}")))?;
+        let NewInstance { class, instance } = in_force
+            .config
+            .instance_of(&section)
+            .map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (name, version) = (section.name.clone(), class.version.clone());
         let new = section.clone();
         let done = self.ask(move |driver| {
@@ -150,8 +152,10 @@ impl CommandChannel {
             configuration: body.configuration.unwrap_or_else(|| old.configuration.clone()),
             ..old.clone()
         };
-        let NewInstance { class, instance } =
-            section.make(&in_force.config).map_err(|why| Refused::bad(format!("{why:#}")))?;
+        let NewInstance { class, instance } = in_force
+            .config
+            .instance_of(&section)
+            .map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (version, new) = (class.version.clone(), section.clone());
         let done = self.ask(move |driver| {
             let mut done = Err(ControlError::Missing(new.name.clone()));

@@ -162,13 +162,13 @@ impl Command {
                 remove_filter(router, *id);
             }
             Command::AddPlugin(section) => {
-                let new = section.make(config)?;
+                let new = config.instance_of(section)?;
                 let on_fault = section.on_fault.into();
                 let plugins = router.plugins_mut();
                 let _ = plugins.add(&section.name, new.class, new.instance, on_fault);
             }
             Command::ReplacePlugin(section) => {
-                let new = section.make(config)?;
+                let new = config.instance_of(section)?;
                 let _ = router.plugins_mut().replace(&section.name, new.class, new.instance);
             }
             Command::RemovePlugin { name } => {

@@ -10,6 +10,7 @@ use nilometer_loader::Store;
 
 use super::Exit;
 
+mod bind;
 mod build;
 mod install;
 mod key;
@@ -41,6 +42,8 @@ enum PluginCommand {
     Serve(serve::ServeArgs),
     /// An artefact, from a file or a code server, to where the router takes plugins from.
     Install(install::InstallArgs),
+    /// A plugin to a flow of a running router.
+    Bind(bind::BindArgs),
     /// The plugins that are there.
     List(list::ListArgs),
     /// Keys that sign, keys that are trusted, and what is revoked.
@@ -82,6 +85,7 @@ pub fn run(args: &PluginArgs) -> Result<Exit> {
         PluginCommand::Publish(args) => publish::run(args),
         PluginCommand::Serve(args) => serve::run(args),
         PluginCommand::Install(args) => install::run(args),
+        PluginCommand::Bind(args) => bind::run(args),
         PluginCommand::List(args) => list::run(args),
         PluginCommand::Key(args) => key::run(args),
     }

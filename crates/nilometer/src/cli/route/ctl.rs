@@ -323,15 +323,27 @@ fn stress(command: &StressCommand) -> Result<Question> {
 
 /// The router that is meant.
 fn address(args: &CtlArgs) -> Result<Address> {
-    if let Some(url) = &args.url {
-        let first = |path: &PathBuf| {
+    router_at(args.socket.as_deref(), args.url.as_deref(), args.token_file.as_deref())
+}
+
+/// The router at a socket or a URL; the one whose socket is in the usual place where neither is given.
+///
+/// # Errors
+/// When there is none or several, or the token cannot be read.
+pub fn router_at(
+    socket: Option<&Path>,
+    url: Option<&str>,
+    token_file: Option<&Path>,
+) -> Result<Address> {
+    if let Some(url) = url {
+        let first = |path: &Path| {
             let text = read_text(path, TOKEN_BYTES_MAX)?;
             Ok::<_, anyhow::Error>(text.lines().next().unwrap_or_default().trim().to_owned())
         };
-        return Address::http(url, args.token_file.as_ref().map(first).transpose()?);
+        return Address::http(url, token_file.map(first).transpose()?);
     }
-    if let Some(socket) = &args.socket {
-        return Ok(Address::Socket(socket.clone()));
+    if let Some(socket) = socket {
+        return Ok(Address::Socket(socket.to_owned()));
     }
     let folder = usual_folder().context("name the router by --socket or --url")?;
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();

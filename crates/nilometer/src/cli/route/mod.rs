@@ -18,6 +18,8 @@ mod shown;
 mod tables;
 mod watch;
 
+pub use tables::filter;
+
 /// Arguments of `nilometer route`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]

@@ -125,9 +125,30 @@ fn what_is_typed_about_plugins_is_done_and_shown() {
         &["filters", "add", "action=active", "plugins=count", "inputs=p0", "outputs=p1"],
         "inputs or outputs",
     );
-    for id in ["0", "1"] {
+    // In one step, by an instance that is made for it or by one that is there.
+    let bind = |words: &[&str]| {
+        let all = [&["plugin", "bind", "--socket", "control.sock"], words].concat();
+        let output = stand.room.command(&all).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), error)
+    };
+    let (status, out, error) =
+        bind(&["remarker", "--configuration", "dscp=10", "protocol=17", "--json"]);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    let out: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(out, json!({"plugin": "remarker", "filter": 2, "entered": true}));
+    let (status, out, _) = bind(&["remarker", "protocol=6"]);
+    assert_eq!(
+        (status, out.as_str()),
+        (Some(0), "plugin remarker processes the packets of filter 3\n")
+    );
+    let (status, _, error) = bind(&["firewall", "--name", "wall", "inputs=p9"]);
+    assert!(status == Some(2) && error.trim_end().lines().count() == 1, "{error}");
+    assert!(!done(&stand, &["plugin", "list"]).contains("wall"), "it is taken out again");
+    for id in ["0", "1", "2", "3"] {
         done(&stand, &["filters", "del", id]);
     }
+    done(&stand, &["plugin", "del", "remarker"]);
     for name in ["limit", "count"] {
         done(&stand, &["plugin", "del", name]);
     }

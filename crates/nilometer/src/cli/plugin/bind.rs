@@ -1,0 +1,92 @@
+//! `nilometer plugin bind`: a plugin class to a flow of a running router, in one step.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use hyper::Method;
+use nilometer_routerd::plugins::FaultPolicy;
+use serde_json::{Value, json};
+
+use crate::cli::Exit;
+use crate::cli::route::ctl::router_at;
+use crate::cli::route::filter;
+use nilometer_routerd::control::client::Address;
+
+/// Lets a flow of a running router be processed by a plugin: enters an instance of the class, unless there is one of
+/// the name, and a filter with the action `active`.
+///
+/// `route ctl plugin` does the same in steps, and the rest: list, replace, message, del.
+#[derive(Debug, Args)]
+pub struct BindArgs {
+    /// The class: the name of a built-in or installed one, NAME or NAME@VERSION.
+    class: String,
+    /// Keys of a `[[filter]]`: destination=198.18.1.0/24 protocol=udp outputs=p1; every packet without.
+    #[arg(value_name = "KEY=VALUE")]
+    keys: Vec<String>,
+    /// The instance's name; that of the class where absent.
+    #[arg(long)]
+    name: Option<String>,
+    /// What the class is configured with, in its own words.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    configuration: String,
+    /// What becomes of packets once it was cut off: drop or bypass.
+    #[arg(long, value_name = "POLICY", default_value = "drop")]
+    on_fault: String,
+    /// The router's control socket; the one in the usual place where absent.
+    #[arg(long, value_name = "PATH", conflicts_with = "url")]
+    socket: Option<PathBuf>,
+    /// The router's control address, `http://HOST:PORT`.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A file whose first line is the token that the address wants.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn ask(address: &Address, method: &Method, path: &str, body: Option<Value>) -> Result<Value> {
+    let answer = address.ask(method, path, body.map(|body| body.to_string()))?.success()?;
+    serde_json::from_slice(&answer).context("the answer is no JSON")
+}
+
+/// Runs `nilometer plugin bind`.
+///
+/// # Errors
+/// When no router answers, or it refuses; an instance that was entered for this is taken out again.
+pub fn run(args: &BindArgs) -> Result<Exit> {
+    let is_known = FaultPolicy::from_name(&args.on_fault).is_some();
+    ensure!(is_known, "--on-fault: {} is neither drop nor bypass", args.on_fault);
+    let plain = args.class.split('@').next().unwrap_or_default();
+    let name = args.name.clone().unwrap_or_else(|| plain.to_owned());
+    let mut body = filter(&args.keys)?;
+    for (key, value) in [("action", json!("active")), ("plugins", json!([name]))] {
+        ensure!(body.get(key).is_none(), "`{key}` is what this command says itself");
+        body[key] = value;
+    }
+    let address =
+        router_at(args.socket.as_deref(), args.url.as_deref(), args.token_file.as_deref())?;
+    let there = ask(&address, &Method::GET, "/v1/plugins", None)?;
+    let mut all = there["plugins"].as_array().into_iter().flatten();
+    let is_there = all.any(|plugin| plugin["name"] == name.as_str());
+    if !is_there {
+        let section = json!({ "name": name, "class": args.class, "configuration": args.configuration,
+            "on_fault": args.on_fault });
+        ask(&address, &Method::POST, "/v1/plugins", Some(section))?;
+    }
+    let made = ask(&address, &Method::POST, "/v1/filters", Some(body)).inspect_err(|_| {
+        if !is_there {
+            let path = format!("/v1/plugins/{name}");
+            let _ = ask(&address, &Method::DELETE, &path, None);
+        }
+    })?;
+    match args.json {
+        true => {
+            println!("{}", json!({ "plugin": name, "filter": made["id"], "entered": !is_there }))
+        }
+        false => println!("plugin {name} processes the packets of filter {}", made["id"]),
+    }
+    Ok(Exit::Done)
+}

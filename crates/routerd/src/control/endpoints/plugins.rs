@@ -1,0 +1,74 @@
+//! The paths of plugins.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post, put};
+
+use super::{Done, Hall, Segment, Sent, away, body, changed, segment, shown};
+use crate::control::answer::{Answer, ErrorLine, object};
+use crate::control::command_channel::CommandChannel;
+use crate::control::plugins::{AnswerView, MessageBody, PluginBody, PluginsView};
+use crate::plugins::PluginSection;
+
+/// Where they are found.
+pub(super) fn paths() -> Router<Hall> {
+    Router::new()
+        .route("/v1/plugins", get(plugins).post(add_plugin))
+        .route("/v1/plugins/{name}", put(replace_plugin).delete(remove_plugin))
+        .route("/v1/plugins/{name}/messages", post(message_plugin))
+}
+
+/// Plugin instances, with what they have done.
+#[utoipa::path(get, path = "/v1/plugins", responses((status = 200, body = PluginsView)))]
+pub(super) async fn plugins(State(hall): State<Hall>) -> Answer {
+    shown(hall, CommandChannel::plugins).await
+}
+
+/// Enters a plugin instance; filters with the action `active` hand packets to it.
+#[utoipa::path(post, path = "/v1/plugins", request_body = PluginSection,
+    responses((status = 201, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+pub(super) async fn add_plugin(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let section = body(sent)?;
+    let done = away(hall, move |commands| commands.add_plugin(section)).await?;
+    Ok(object(StatusCode::CREATED, &Done { done }))
+}
+
+/// Puts a new instance in the place of one, between two packets of its flows.
+#[utoipa::path(put, path = "/v1/plugins/{name}", params(("name" = String, Path)),
+    request_body = PluginBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+pub(super) async fn replace_plugin(
+    State(hall): State<Hall>,
+    asked: Segment<String>,
+    sent: Sent,
+) -> Answer {
+    let (name, body) = (segment(asked)?, body::<PluginBody>(sent)?);
+    changed(hall, move |commands| commands.replace_plugin(&name, body)).await
+}
+
+/// Takes a plugin instance out that no filter names.
+#[utoipa::path(delete, path = "/v1/plugins/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = Done), (status = 404, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+pub(super) async fn remove_plugin(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
+    let name = segment(asked)?;
+    changed(hall, move |commands| commands.remove_plugin(&name)).await
+}
+
+/// Sends a plugin instance a message and waits for its answer.
+#[utoipa::path(post, path = "/v1/plugins/{name}/messages", params(("name" = String, Path)),
+    request_body = MessageBody,
+    responses((status = 200, body = AnswerView), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine), (status = 409, body = ErrorLine)))]
+pub(super) async fn message_plugin(
+    State(hall): State<Hall>,
+    asked: Segment<String>,
+    sent: Sent,
+) -> Answer {
+    let (name, body) = (segment(asked)?, body::<MessageBody>(sent)?);
+    let answer = away(hall, move |commands| commands.message_plugin(&name, body)).await?;
+    Ok(object(StatusCode::OK, &answer))
+}
