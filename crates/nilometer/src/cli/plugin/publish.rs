@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use nilometer_files::document::together;
+use nilometer_files::said::shown;
 use nilometer_loader::artefact::{ARTEFACT_BYTES_MAX, BEGINNING, manifest_unverified};
 use nilometer_loader::index::{Entry, INDEX, of_directory};
 use serde::Serialize;
@@ -60,7 +61,7 @@ pub(super) fn run(args: &PublishArgs) -> Result<Exit> {
         println!("{}", serde_json::to_string(&Published { format, directory, file, plugins })?);
     } else {
         let count = index.plugins.len();
-        println!("{file} is in {}, which has {count} artefacts", args.directory.display());
+        println!("{file} is in {}, which has {count} artefacts", shown(&args.directory));
     }
     Ok(Exit::Done)
 }
