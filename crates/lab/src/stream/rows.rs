@@ -1,7 +1,6 @@
 //! Rows of a stream's frames, written by a thread that nobody waits for: what it cannot keep up with is counted.
 
 use std::cell::RefCell;
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -10,6 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::table::packets::Fate;
 use nilometer_files::table::stream_packets::{ROW_BYTES, StreamPacketRow, StreamPacketWriter};
+use nilometer_linux::system_file::system_text;
 use nilometer_profile::stream::Packet;
 use nilometer_profile::{Direction, Fate as Told};
 
@@ -125,7 +125,7 @@ impl Rows {
 
 /// How many pieces may wait.
 fn pieces_max() -> usize {
-    let free = fs::read_to_string("/proc/meminfo").ok();
+    let free = system_text("/proc/meminfo").ok();
     let free = free.and_then(|text| available_kib(&text));
     let bytes = free.map_or(WAITING_MAX_BYTES / 16, |kib| kib * 1_024 / WAITING_SHARE);
     let piece_bytes = (PIECE * size_of::<StreamPacketRow>()) as u64;
