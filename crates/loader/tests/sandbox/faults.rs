@@ -148,6 +148,17 @@ fn addresses_outside_of_the_memory_are_a_breach() {
 }
 
 #[test]
+fn two_replies_are_a_breach() {
+    let module = Module {
+        imports: "(import \"nilometer\" \"reply\" (func $reply (param i32 i32)))",
+        process: "(call $reply (i32.const 0) (i32.const 1)) (call $reply (i32.const 0) (i32.const 1)) \
+            i32.const 0",
+        ..Module::default()
+    };
+    assert_eq!(fault(&module), Fault::Interface("it called `reply` twice".into()));
+}
+
+#[test]
 fn rooms_that_there_are_not_are_a_breach() {
     // The first room is at its place, a larger one is not.
     let area = |at: i32| Module {
