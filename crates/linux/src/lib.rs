@@ -43,3 +43,4 @@ pub mod usage;
 pub mod veth;
 mod virtio_header;
 pub mod xdp;
+pub mod xdp_object;

@@ -1,7 +1,8 @@
 //! Devices that the kernel of the device's namespace is made, where that is more than forwarding.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
+use nilometer_linux::xdp_object::{AttachedXdp, XdpObject};
 use nilometer_linux::{bridge, nftables};
 
 use super::rules::Rules;
@@ -13,6 +14,17 @@ use super::rules::Rules;
 pub fn make_bridge(testbed: &Testbed) -> Result<()> {
     let device = testbed.device().context("a wire is no bridge")?;
     bridge::join(device, &PROGRAM_INTERFACES, &[]).context("dut bridge")
+}
+
+/// Attaches a user's XDP programs to the device's ports.
+///
+/// # Errors
+/// When the object has none, or the kernel does not take them.
+pub fn attach_programs(testbed: &Testbed, object: &XdpObject) -> Result<AttachedXdp> {
+    let device = testbed.device().context("a wire has no ports")?;
+    let ports = testbed.device_ports();
+    let [client, server] = &ports[..] else { bail!("dut xdp: a device has two ports") };
+    object.attach(device, [&client.interface, &server.interface]).context("dut xdp")
 }
 
 /// Puts a packet filter in front of the device's forwarding: these rules, or those that are built in.

@@ -14,7 +14,7 @@ use super::pattern::Pattern;
 use super::transmit::TransmitChoice;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
-use crate::trial::config::DutKind;
+use crate::trial::config::{DutKind, check_program};
 use crate::wiring::ExternalSection;
 
 /// Frames a second at most.
@@ -62,6 +62,9 @@ pub struct StreamConfig {
     /// The rules of the device `nftables`; in a STREAM.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
+    /// The ELF object of the device `xdp`; in a STREAM.toml, seen from its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
     /// Where the device `external` stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
@@ -102,6 +105,7 @@ impl Default for StreamConfig {
             fault: None,
             router: None,
             rules: None,
+            program: None,
             external: None,
             pps: None,
             frame_bytes: 64,
@@ -128,6 +132,7 @@ impl StreamConfig {
         let mut config: StreamConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         config.router = config.router.map(|file| folder.join(file));
+        config.program = config.program.map(|file| folder.join(file));
         config.pattern = config.pattern.seen_from(folder);
         if let Some(rules) = &mut config.rules {
             rules.load(folder).with_context(|| path.display().to_string())?;
@@ -190,6 +195,7 @@ impl StreamConfig {
             "rules: is of the device `nftables`, and the device is `{}`",
             self.dut
         );
+        check_program(self.program.as_deref(), self.dut)?;
         let is_external = self.dut == DutKind::External;
         ExternalSection::check_of(self.external.as_ref(), is_external, self.dut.name())?;
         Ok(())

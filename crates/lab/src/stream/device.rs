@@ -9,13 +9,14 @@ use nilometer_linux::frr::FrrDevice;
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Role, Timed};
 use nilometer_linux::testbed::{DeviceKind, Testbed, TestbedConfig};
+use nilometer_linux::xdp_object::{AttachedXdp, XdpObject};
 use nilometer_routerd::testbed::RouterFile;
 use nilometer_sim::fault::FaultCounts;
 use nilometer_wire::Span;
 
 use super::config::StreamConfig;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
-use crate::device::kernel::{make_bridge, make_packet_filter};
+use crate::device::kernel::{attach_programs, make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
@@ -35,6 +36,8 @@ pub struct Asked {
     pub router: Option<RouterFile>,
     /// The rules of a packet filter, if they are given.
     pub rules: Option<Rules>,
+    /// The XDP programs of a device that is one, if they are given.
+    pub program: Option<XdpObject>,
     /// Where an external device stands.
     pub external: Option<ExternalSection>,
     /// The seed of a device that draws by chance.
@@ -49,6 +52,7 @@ impl Asked {
             fault: None,
             router: None,
             rules: None,
+            program: None,
             external: None,
             seed: 0,
         }
@@ -64,6 +68,7 @@ impl Asked {
             fault: config.fault.clone(),
             router: config.router.as_deref().map(RouterFile::read).transpose()?,
             rules: config.rules.clone(),
+            program: config.program.as_deref().map(XdpObject::read).transpose()?,
             external: config.external.clone(),
             seed: config.seed,
         })
@@ -86,7 +91,7 @@ impl Asked {
 pub fn testbed_config(asked: &Asked) -> TestbedConfig {
     let device = match asked.dut {
         DutKind::Nilometer => DeviceKind::Program,
-        DutKind::Linux | DutKind::Nftables => DeviceKind::Linux,
+        DutKind::Linux | DutKind::Nftables | DutKind::Xdp => DeviceKind::Linux,
         DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
         DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
         DutKind::External => DeviceKind::External,
@@ -110,6 +115,7 @@ pub struct Device<'a> {
     router: Option<RouterUnderTest<'a>>,
     fault: Option<FaultDevice>,
     _frr: Option<FrrDevice<'a>>,
+    _programs: Option<AttachedXdp>,
 }
 
 /// What a device says of itself afterwards.
@@ -149,6 +155,8 @@ impl<'a> Device<'a> {
             DutKind::Nftables => make_packet_filter(testbed, asked.rules.as_ref())?,
             _ => {}
         }
+        let object = asked.program.as_ref();
+        let programs = object.map(|object| attach_programs(testbed, object)).transpose()?;
         testbed.raise()?;
         if asked.dut == DutKind::External {
             ensure_wired(testbed, &testbed_config(asked), Families { ipv4: true, ipv6: false })?;
@@ -166,7 +174,7 @@ impl<'a> Device<'a> {
             }
             None => None,
         };
-        Ok(Device { router, fault, _frr: frr })
+        Ok(Device { router, fault, _frr: frr, _programs: programs })
     }
 
     /// The traffic begins at that moment: what the device does by the clock, it does from then on.

@@ -74,6 +74,9 @@ pub struct LabConfig {
     /// The rules of the device `nftables`; in a LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
+    /// The ELF object of the device `xdp`; in a LAB.toml, seen from its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
     /// Where the device that the lab did not make stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
@@ -124,6 +127,8 @@ nilometer_wire::named! {
         Bridge = "bridge",
         /// The Linux kernel's forwarding by routes that FRR's daemons keep.
         Frr = "frr",
+        /// The Linux kernel's forwarding behind XDP programs of `program` on its ports.
+        Xdp = "xdp",
         /// A box that does to packets what `fault` says.
         Fault = "fault",
         /// Whatever stands between two interfaces of this host.
@@ -242,6 +247,7 @@ impl Default for LabConfig {
             fault: None,
             path: None,
             rules: None,
+            program: None,
             external: None,
             router: None,
             clock: Clock::Real,
@@ -281,6 +287,24 @@ impl Default for MeterSection {
     }
 }
 
+/// Checks that the device `xdp` has its program, and no other has one.
+///
+/// # Errors
+/// One line says what to do.
+pub fn check_program(program: Option<&Path>, dut: DutKind) -> Result<()> {
+    match (program, dut) {
+        (None, DutKind::Xdp) => {
+            bail!("the device xdp is a program: give --dut xdp:FILE.o, or program in the file")
+        }
+        (Some(path), dut) if dut != DutKind::Xdp => bail!(
+            "{} (program) is of the device xdp, and dut is {}: leave one of them out",
+            path.display(),
+            dut.name()
+        ),
+        _ => Ok(()),
+    }
+}
+
 impl LabConfig {
     /// Reads a LAB.toml; the router's file and traces, which it names from its own folder, are named from ours.
     ///
@@ -290,6 +314,7 @@ impl LabConfig {
         let mut config: LabConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         config.router = config.router.map(|router| folder.join(router));
+        config.program = config.program.map(|program| folder.join(program));
         let at = || path.display().to_string();
         if let Some(faults) = &mut config.fault {
             faults.load(folder).context("fault").with_context(at)?;
@@ -361,6 +386,7 @@ impl LabConfig {
                 self.dut.name()
             );
         }
+        check_program(self.program.as_deref(), self.dut)?;
         let is_external = self.dut == DutKind::External;
         ExternalSection::check_of(self.external.as_ref(), is_external, self.dut.name())?;
         if let Some(part) = self.part {

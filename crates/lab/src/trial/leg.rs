@@ -22,7 +22,7 @@ use super::scores::{Scores, Timing};
 use super::simulated_hosts::HostsSeen;
 use super::simulated_hosts::live::LiveHosts;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
-use crate::device::kernel::{make_bridge, make_packet_filter};
+use crate::device::kernel::{attach_programs, make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use crate::wiring::ExternalSection;
@@ -36,6 +36,7 @@ use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
 use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use nilometer_linux::usage::usage;
+use nilometer_linux::xdp_object::{AttachedXdp, XdpObject};
 use nilometer_routerd::testbed::RouterFile;
 
 /// Links between the hosts and the device.
@@ -167,7 +168,7 @@ pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig>
     Ok(TestbedConfig {
         device: match dut {
             DutKind::Nilometer => DeviceKind::Program,
-            DutKind::Linux | DutKind::Nftables => DeviceKind::Linux,
+            DutKind::Linux | DutKind::Nftables | DutKind::Xdp => DeviceKind::Linux,
             DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
             DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
             DutKind::External => DeviceKind::External,
@@ -239,12 +240,21 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
     FrrDevice::start(namespace, &testbed.device_ports()).map(Some).context("dut frr")
 }
 
-/// Makes the kernel of the device's namespace what the device is, where that is more than forwarding.
-fn set_up_kernel(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<()> {
+/// Makes the kernel of the device's namespace what the device is, where that is more than forwarding. Programs on its ports
+/// stay for as long as what is returned.
+fn set_up_kernel(
+    dut: DutKind,
+    testbed: &Testbed,
+    config: &LabConfig,
+) -> Result<Option<AttachedXdp>> {
     match dut {
-        DutKind::Bridge => make_bridge(testbed),
-        DutKind::Nftables => make_packet_filter(testbed, config.rules.as_ref()),
-        _ => Ok(()),
+        DutKind::Bridge => make_bridge(testbed).map(|()| None),
+        DutKind::Nftables => make_packet_filter(testbed, config.rules.as_ref()).map(|()| None),
+        DutKind::Xdp => {
+            let path = config.program.as_deref().context("dut xdp")?;
+            attach_programs(testbed, &XdpObject::read(path)?).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
@@ -330,7 +340,7 @@ fn play_in(
         DutKind::External => None,
         _ => Some(PassiveMeter::open(testbed, leg.config.meter.ring_mib)?),
     };
-    set_up_kernel(leg.dut, testbed, leg.config)?;
+    let _programs = set_up_kernel(leg.dut, testbed, leg.config)?;
     let router = start_router(leg.dut, testbed, leg.config.seed, leg.router)?;
     let boxes = start_faults(leg.dut, testbed, leg.config, stop)?;
     let (config, scores) = (leg.config, leg.scores());

@@ -1,6 +1,7 @@
 //! The device under test, and a path in front of it, as the command line says them.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -11,12 +12,39 @@ use nilometer_lab::trial::config::{DutKind, LabConfig};
 
 use super::wiring::Interfaces;
 
+/// The device as it is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dut {
+    /// Which it is.
+    pub kind: DutKind,
+    /// The object behind `xdp:`.
+    pub program: Option<PathBuf>,
+}
+
+impl FromStr for Dut {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Dut, String> {
+        let (name, program) = match text.split_once(':') {
+            Some(("xdp", file)) if !file.is_empty() => ("xdp", Some(PathBuf::from(file))),
+            _ => (text, None),
+        };
+        let kind = DutKind::ALL.into_iter().find(|kind| kind.name() == name);
+        let kind = kind.ok_or_else(|| {
+            let names = DutKind::ALL.map(|kind| kind.name()).join(", ");
+            format!("the devices are {}", names.replace("xdp", "xdp:FILE.o"))
+        })?;
+        Ok(Dut { kind, program })
+    }
+}
+
 /// Options of `lab run` about the device.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
-    /// The device under test.
+    /// The device under test: nilometer, linux, nftables, bridge, frr, xdp:FILE.o (your XDP programs on the ports of Linux),
+    /// fault, external or wire.
     #[arg(long)]
-    dut: Option<DutKind>,
+    dut: Option<Dut>,
     #[command(flatten)]
     interfaces: Interfaces,
     /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
@@ -67,7 +95,10 @@ impl DeviceArgs {
         if self.interfaces.apply(&mut config.external) {
             config.dut = DutKind::External;
         }
-        config.dut = self.dut.unwrap_or(config.dut);
+        if let Some(Dut { kind, program }) = &self.dut {
+            config.dut = *kind;
+            config.program = program.clone().or(config.program.take());
+        }
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ use nilometer_lab::trial::signals;
 use nilometer_report::format::{count, significant, time_ns};
 
 use super::Exit;
+use super::device::Dut;
 use super::table::fact;
 use super::typed::command_line;
 use super::wiring::Interfaces;
@@ -64,9 +65,10 @@ struct RunArgs {
     /// A STREAM.toml: the keys are the options below with `_` for `-`; options overrule it.
     #[arg(value_name = "STREAM.toml")]
     config: Option<PathBuf>,
-    /// The device under test (linux).
+    /// The device under test: nilometer, linux, nftables, bridge, frr, xdp:FILE.o (your XDP programs on the ports of Linux),
+    /// fault, external or wire (linux).
     #[arg(long)]
-    dut: Option<DutKind>,
+    dut: Option<Dut>,
     /// What the device `fault` does to packets, as `lab run` takes it. Means `--dut fault`.
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultSpec>,
@@ -146,7 +148,9 @@ impl RunArgs {
             rules.load(Path::new("")).context("--rules")?;
             config.rules = Some(rules);
         }
-        config.dut = self.dut.or(implied).unwrap_or(config.dut);
+        let typed = self.dut.as_ref();
+        config.dut = typed.map(|dut| dut.kind).or(implied).unwrap_or(config.dut);
+        config.program = typed.and_then(|dut| dut.program.clone()).or(config.program);
         if let Some(fault) = &self.fault {
             let mut fault = fault.clone();
             fault.load(std::path::Path::new(".")).context("--fault")?;

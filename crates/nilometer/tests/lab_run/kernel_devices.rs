@@ -6,6 +6,81 @@ use crate::common::{Room, privileged, text};
 
 const SHORT: [&str; 7] = ["lab", "run", "--json", "--duration", "3", "--calibration", "0"];
 
+/// Name and type; flags, alignment and entry; link and info; bytes.
+type Section<'a> = ([u32; 2], [u64; 3], [u32; 2], &'a [u8]);
+
+/// A BPF object with one XDP program that does nothing but return, as clang would write it.
+fn object(returned: u8) -> Vec<u8> {
+    let code = [0xb7, 0, 0, 0, returned, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+    let names = b"\0xdp\0license\0.symtab\0.strtab\0.shstrtab\0";
+    let strings = b"\0filter\0";
+    let mut symbols = vec![0; 24];
+    // Name, global function, default visibility, section 1; value and size.
+    symbols.extend([1, 0, 0, 0, 0x12, 0, 1, 0]);
+    symbols.extend([0u64, code.len() as u64].map(u64::to_le_bytes).concat());
+    let sections: [Section<'_>; 5] = [
+        ([1, 1], [6, 8, 0], [0, 0], &code),
+        ([5, 1], [3, 1, 0], [0, 0], b"GPL\0"),
+        ([13, 2], [0, 8, 24], [4, 1], &symbols),
+        ([21, 3], [0, 1, 0], [0, 0], strings),
+        ([29, 3], [0, 1, 0], [0, 0], names),
+    ];
+    let (mut body, mut headers) = (Vec::new(), vec![0; 64]);
+    for (name, [flags, align, entry], link, bytes) in sections {
+        body.resize(body.len().next_multiple_of(8), 0);
+        headers.extend(name.map(u32::to_le_bytes).concat());
+        let numbers = [flags, 0, 64 + body.len() as u64, bytes.len() as u64];
+        headers.extend(numbers.map(u64::to_le_bytes).concat());
+        headers.extend(link.map(u32::to_le_bytes).concat());
+        headers.extend([align, entry].map(u64::to_le_bytes).concat());
+        body.extend_from_slice(bytes);
+    }
+    body.resize(body.len().next_multiple_of(8), 0);
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    // A relocatable file for BPF, version 1.
+    file.extend([1, 0, 247, 0, 1, 0, 0, 0]);
+    file.extend([0u64, 0, 64 + body.len() as u64].map(u64::to_le_bytes).concat());
+    file.extend([0; 4]);
+    file.extend([64u16, 0, 0, 64, 6, 5].map(u16::to_le_bytes).concat());
+    file.extend(body);
+    file.extend(headers);
+    file
+}
+
+#[test]
+fn xdp_programs_of_the_user_are_on_both_ports() {
+    if !privileged("an XDP program as the device") {
+        return;
+    }
+    let room = Room::new("xdp");
+    room.write("pass.o", object(2));
+    room.write("drop.o", object(1));
+    room.write("text.o", "no object");
+    let run = |dut: &str| {
+        let words = ["stream", "run", "--json", "--pps", "2000", "--seconds", "0.5", "--both"];
+        let output = room.run(&[&words[..], &["--calibration", "0", "--dut", dut]].concat());
+        let result: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|why| panic!("{dut}: {why}: {}", text(&output.stderr)));
+        assert_eq!(result["dut"], "xdp");
+        counts(&result)
+    };
+    assert_eq!(run("xdp:pass.o"), [2_000, 0]);
+    assert_eq!(run("xdp:drop.o"), [2_000, 2_000]);
+    let result = room.counted(&[&SHORT[..], &["--dut", "xdp:pass.o"]].concat());
+    let [entered, lost] = counts(&result);
+    assert!(entered > 100 && lost == 0, "{}", result["packets"]);
+    for (dut, said) in [
+        ("xdp", "give --dut xdp:FILE.o"),
+        ("xdp:none.o", "none.o: cannot be opened"),
+        ("xdp:text.o", "text.o: is no ELF object"),
+        ("hub", "the devices are nilometer, linux"),
+    ] {
+        let line = room.refused(&["stream", "run", "--dut", dut]);
+        assert!(line.contains(said), "{dut}: {line}");
+    }
+}
+
 fn counts(result: &Value) -> [u64; 2] {
     ["in", "lost"].map(|key| result["packets"][key].as_u64().expect("a count"))
 }
