@@ -59,7 +59,7 @@ pub struct FilterSection {
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
 nilometer_wire::named! {
-    /// What becomes of a packet. (`reserved` is refused, as it is not yet there.)
+    /// What becomes of a packet. (`reserved` is refused: reservations have filters of their own.)
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ActionName {
@@ -88,8 +88,7 @@ impl<'de> Deserialize<'de> for ActionName {
             "deny" => Ok(ActionName::Deny),
             "permit" => Ok(ActionName::Permit),
             "reserved" => Err(D::Error::custom(
-                "the action `reserved` is not yet there, as there are no reservations; give \
-                 `permit`, and the port a queue that shares its link among flows",
+                "a filter reserves nothing: `route ctl reserve`, the API and RSVP do; give `permit`",
             )),
             "active" => Ok(ActionName::Active),
             other => Err(D::Error::unknown_variant(other, &["deny", "permit", "active"])),
@@ -322,12 +321,9 @@ mod tests {
     }
 
     #[test]
-    fn actions_that_are_not_there_are_refused_as_not_yet() {
+    fn actions_that_are_not_there_are_refused() {
         for (action, words) in [
-            (
-                "reserved",
-                "`reserved` is not yet there, as there are no reservations; give `permit`",
-            ),
+            ("reserved", "a filter reserves nothing: `route ctl reserve`"),
             ("allow", "unknown variant `allow`, expected one of `deny`, `permit`, `active`"),
         ] {
             let text = format!("[[port]]\ninterface = \"p0\"\n[[filter]]\naction = \"{action}\"\n");

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::question::{Question, object};
 use super::shown;
@@ -26,7 +26,8 @@ pub fn reserve(keys: &[String]) -> Result<Question> {
 
 /// A change of one.
 pub fn of(method: Method, id: u32) -> Question {
-    Question::change(method, format!("{PATH}/{id}"), None)
+    let body = (method == Method::PUT).then(|| json!({}));
+    Question::change(method, format!("{PATH}/{id}"), body)
 }
 
 fn made(value: &Value) -> String {

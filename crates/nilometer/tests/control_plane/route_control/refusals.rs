@@ -58,8 +58,8 @@ fn nonsense_is_refused_in_one_line() {
     }
     let filter = |body| stand.ask(&Method::POST, "/v1/filters", Some(body));
     for (body, words) in [
-        (json!({"action": "reserved", "destination": "198.19.0.0/16"}), "not yet"),
-        (json!({"action": "active"}), "not yet"),
+        (json!({"action": "reserved", "destination": "198.19.0.0/16"}), "reserves nothing"),
+        (json!({"action": "active"}), "names of plugins"),
         (json!({"inputs": ["p9"]}), "no port p9"),
         (json!({"inputs": ["9"]}), "no port 9"),
         (json!({"inputs": []}), "names no port"),
