@@ -58,6 +58,10 @@ mod tests {
         }
 
         fn log(&mut self, _: &str) {}
+
+        fn share_bps(&self) -> Option<u64> {
+            None
+        }
     }
 
     #[test]

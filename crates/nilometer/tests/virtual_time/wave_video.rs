@@ -97,8 +97,8 @@ fn play(clip: &Clip, link_bps: u64, cross: u16, is_active: bool) -> Received {
         ["198.18.0.2:5004", VIDEO].map(|end| end.parse().expect("it"));
     let mut waiting: std::collections::VecDeque<&Vec<u8>> = std::collections::VecDeque::new();
     let mut next_frame = 0;
-    let end = Time::ZERO + Span::from_nanos(frame_time.0 * u64::from(FRAMES + 24));
-    let number_at = |now: Time| (now.as_nanos() / frame_time.0) as u32;
+    let end = Time::ZERO + Span::from_nanos(frame_time.as_nanos() * u64::from(FRAMES + 24));
+    let number_at = |now: Time| (now.as_nanos() / frame_time.as_nanos()) as u32;
     while now < end {
         let mut arrivals = Vec::new();
         if next_frame < FRAMES && number_at(now) >= next_frame {
