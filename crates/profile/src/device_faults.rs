@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_sound_device_and_one_that_loses_by_chance_have_no_fault() {
         assert!(watched(fates(|_| Fate::Forwarded)).is_empty());
-        let some = |ms: u64| if ms % 3 == 0 { Fate::Forwarded } else { Fate::Lost };
+        let some = |ms: u64| if ms.is_multiple_of(3) { Fate::Forwarded } else { Fate::Lost };
         assert!(watched(fates(some)).is_empty());
         // Nineteen in a row, and twenty within one bin, are no outage.
         let few = |ms: u64| if (1_000..1_019).contains(&ms) { Fate::Lost } else { Fate::Forwarded };

@@ -130,7 +130,7 @@ fn play(clip: &Clip, link_bps: u64, cross: u16, is_active: bool) -> Received {
             while BURST.contains(&number_at(now)) && *due < now + STEP {
                 let source = SocketAddr::new(from.ip(), 9_000 + stream as u16);
                 arrivals.push(build::udp(source, SocketAddr::new(to.ip(), 9), &[0; 1_000]));
-                *due = *due + cross_gap;
+                *due += cross_gap;
             }
         }
         let places: Vec<_> = arrivals
@@ -144,7 +144,7 @@ fn play(clip: &Clip, link_bps: u64, cross: u16, is_active: bool) -> Received {
             })
             .collect();
         router.receive(now, 0, &places, &mut memory, &mut ());
-        now = now + STEP;
+        now += STEP;
         router.advance(now, &mut memory, &mut ());
         for port in 0..2 {
             while let Some(place) = router.transmit(now, port, &mut memory) {

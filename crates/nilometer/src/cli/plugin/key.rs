@@ -1,7 +1,7 @@
 //! `nilometer plugin key`: keys that sign, keys that are trusted, and what is revoked.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -123,12 +123,12 @@ fn shown(keys: Vec<Key>, name: &str, json: bool) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn make(output: &PathBuf, json: bool) -> Result<Exit> {
+fn make(output: &Path, json: bool) -> Result<Exit> {
     let mut bytes = [0; 32];
     let count = getrandom(&mut bytes, GetRandomFlags::empty()).context("no random numbers")?;
     anyhow::ensure!(count == bytes.len(), "the system gives too few random numbers");
     let key = SecretKey::new(bytes);
-    let mut public = output.clone().into_os_string();
+    let mut public = output.as_os_str().to_owned();
     public.push(".pub");
     let public = PathBuf::from(public);
     let (secret, open) =

@@ -93,14 +93,12 @@ fn what_cannot_be_is_said_in_one_line() {
     refused(&stand, &["filters", "add", "action=reserved"], "a filter reserves nothing");
     refused(&stand, &["filters", "add", "action=active"], "needs the names of plugins");
     refused(&stand, &["filters", "add", "inputs=p0,p9"], "no port p9");
-    for (action, word) in [("reserved", "route ctl reserve")] {
-        stand.room.write("not.toml", format!("{ROUTER}[[filter]]\naction = \"{action}\"\n"));
-        let output = stand.room.command(&["route", "run", "not.toml"]).output().expect("it runs");
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains("reserves nothing") && error.contains(word), "{error}");
-        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
-    }
+    stand.room.write("not.toml", format!("{ROUTER}[[filter]]\naction = \"reserved\"\n"));
+    let output = stand.room.command(&["route", "run", "not.toml"]).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("reserves nothing") && error.contains("route ctl reserve"), "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     stand.room.write("mine.toml", "mine");
     refused(&stand, &["save", "mine.toml"], "exists already");
     refused(&stand, &["save", "mine.toml", "--force"], "another kind");
