@@ -3,7 +3,7 @@
 //! The router is that of [`super::pipeline`], with one filter that every packet meets: it permits, or it hands the
 //! packet to a plugin. Three plugins are timed, native and in WebAssembly: one that does nothing, one that counts
 //! packets and bytes, and one that changes the header (the DSCP, and the checksum with it). Those in WebAssembly are
-//! written by hand ([`MODULE`]), so that the bench needs no compiler; a fourth does nothing to packets that are copied
+//! written by hand (`plugin.wat`), so that the bench needs no compiler; a fourth does nothing to packets that are copied
 //! to it whole. Each is timed with its instructions counted, as in a router, and without.
 //!
 //! All take turns, round by round, so that what else the machine does falls on all of them. A plugin's cost is the

@@ -5,7 +5,7 @@
 //! what the program redirects (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18): the
 //! interface gets frames in the driver's own form, many at once, and nothing is made or freed for any of them.
 //!
-//! The program ([`super::live_program`]) writes headers, tag and checksum, and the stamp. What it writes is learnt from
+//! The program (`live_program`) writes headers, tag and checksum, and the stamp. What it writes is learnt from
 //! frames that the caller makes: headers from one frame of each flow; and since the tag's check is linear, what
 //! a byte of the sequence number adds to it, from the frame that has that byte and no other.
 //!
