@@ -67,7 +67,7 @@ fn what_is_typed_about_plugins_is_done_and_shown() {
     }
     let stand = Stand::new("ctl-plugin", "").expect("a router");
     let flow = stand.site.flow().expect("a flow");
-    let add = ["plugin", "add", "limit", "policer", "--configuration", "cir=1000000 cbs=100000"];
+    let add = ["plugin", "add", "limit", "policer", "--configuration", "cir=100000000 cbs=1000000"];
     assert_eq!(done(&stand, &add), "plugin limit: class policer 1.0.0 is entered\n");
     done(&stand, &["plugin", "add", "count", "counter", "--on-fault", "bypass"]);
     let bind = ["plugin", "bind", "count,limit", "destination=198.19.0.0/24", "protocol=17"];
@@ -107,7 +107,7 @@ fn what_is_typed_about_plugins_is_done_and_shown() {
     again.check().expect("one that can be built");
     assert_eq!(
         (again.plugins.len(), again.plugins[0].configuration.as_str()),
-        (2, "cir=1000000 cbs=100000")
+        (2, "cir=100000000 cbs=1000000")
     );
 
     // Refusals: one line each, and nothing has changed.
