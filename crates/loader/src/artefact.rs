@@ -188,7 +188,7 @@ fn split<'a>(
     Ok(taken)
 }
 
-/// The manifest of an artefact, whoever has signed it: for lists, and nothing that runs.
+/// The manifest of an artefact whose signature is not checked: for lists alone, never for code that runs.
 ///
 /// # Errors
 /// When it cannot be read.

@@ -125,8 +125,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Chance with a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). It is no secret: whoever sees a few values can
-/// tell the next.
+/// Pseudorandom numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Not for secrets: a few values tell
+/// the next.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

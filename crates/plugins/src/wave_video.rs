@@ -5,8 +5,8 @@
 //! and a quarter: when it is empty, what is left of the frame is its finest details, and all of that is dropped, whatever fills the
 //! bucket meanwhile. The sub-bands without which there is no picture always pass, and the next frames pay for them.
 //!
-//! The scheduler is asked for the share every 50 ms, as in the paper. So a change of load is met within 50 ms and a
-//! frame, before the queue behind has grown by more than what came in that time.
+//! The plugin reads the share from the scheduler every 50 ms, as in the paper. So it follows a change of load within 50
+//! ms and a frame, before the queue behind has grown by more than what came in that time.
 
 use alloc::format;
 use alloc::string::String;

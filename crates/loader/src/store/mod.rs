@@ -81,7 +81,7 @@ impl Store {
         Store { directory: directory.to_owned() }
     }
 
-    /// The directory of whoever runs this: of the system's for root, of his own otherwise.
+    /// The default directory: the system's for root, one below the home directory for other users.
     pub fn usual_directory() -> PathBuf {
         let home = std::env::var_os("HOME").filter(|_| !rustix::process::geteuid().is_root());
         match (std::env::var_os("NILOMETER_PLUGINS"), home) {

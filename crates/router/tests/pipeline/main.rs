@@ -57,7 +57,7 @@ fn a_packet_goes_on_with_one_hop_less() {
     }
 }
 
-/// What a neighbour says who is asked for.
+/// The ARP reply to a request.
 pub fn answer(request: &ArpPacket) -> ([u8; 64], usize) {
     let reply = ArpPacket {
         frame_to: request.frame_from,

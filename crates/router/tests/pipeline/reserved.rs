@@ -26,7 +26,7 @@ fn contract() -> Contract {
     Contract { rate: RESERVED, bucket_bytes: 3_000, capacity_bytes: 30_000 }
 }
 
-/// UDP to a destination, from whoever.
+/// A UDP packet to a destination; its source does not matter.
 fn rule<A: nilometer_router::classifier::Classified>(destination: Prefix<A>) -> Rule<A> {
     Rule {
         destination,
