@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real captures played by `nilometer lab run`: is each copy like its original?
 
-  benches/likeness.py [--seeds 1,2,3] [--exact] [--dut DUT] [--out FILE.ndjson] [CAPTURE...]
+  benches/likeness.py [--seeds 1,2,3] [--exact] [--round-trips] [--dut DUT] [--out FILE.ndjson] [CAPTURE...]
   benches/likeness.py --halves [--seeds 1,2,3] [--dut DUT] [CAPTURE...]
 
 Each capture of likeness/expected.tsv (or each CAPTURE, below the folder of pcap files) is played once a
@@ -126,6 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--round-trips", action="store_true")
     parser.add_argument("--halves", action="store_true")
     parser.add_argument("--dut", default="linux")
     parser.add_argument("--out")
@@ -143,6 +144,7 @@ def main():
         print("\n".join(bad))
         sys.exit(1 if bad else 0)
     options = ["--dut", told.dut] + (["--exact"] if told.exact else [])
+    options += ["--round-trips"] if told.round_trips else []
     keep = open(told.out, "w") if told.out else None
     bad = []
     print(f"{'capture':38} seed  secs conns bytes flows volume packets told differs")

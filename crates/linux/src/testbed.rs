@@ -40,9 +40,11 @@ use super::offload;
 use super::prefix::Prefix;
 use super::veth::VethEnd;
 use plan::{LinkEnd, Plan, Site};
+use sysctls::{FORWARDING, HOST, QUIET};
 
 mod external;
 mod plan;
+mod sysctls;
 
 pub use external::External;
 
@@ -57,6 +59,8 @@ const KERNEL_INTERFACES: [&str; 2] = ["p0", "p1"];
 pub const PROGRAM_INTERFACES: [&str; 2] = ["client", "server"];
 /// The path's interfaces: towards the client and towards the device, called after what is behind them.
 pub const PATH_INTERFACES: [&str; 2] = ["client", "device"];
+/// Those of the path behind the device: towards the device and towards the server.
+pub const REAR_PATH_INTERFACES: [&str; 2] = ["device", "server"];
 /// How long links may take until they carry traffic; milliseconds are usual.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -94,6 +98,8 @@ pub struct TestbedConfig {
     pub mtu_bytes: u32,
     /// A program that passes frames on stands in a namespace of its own between the client and the device.
     pub has_path: bool,
+    /// Another one between the device and the server.
+    pub has_rear_path: bool,
     /// The device, where it is external.
     pub external: Option<External>,
     /// Programs are the hosts: the kernel in their namespaces has no addresses and routes, and answers nothing.
@@ -113,6 +119,7 @@ impl Default for TestbedConfig {
             links: list(&["198.19.255.0/24", "fd00:ffff::/64"]),
             mtu_bytes: 1500,
             has_path: false,
+            has_rear_path: false,
             external: None,
             hosts_by_program: false,
         }
@@ -124,7 +131,7 @@ impl Default for TestbedConfig {
 pub struct InterfaceCounters {
     /// Those of [`CLIENT_INTERFACE`], or of the path's end towards the device.
     pub client: LinkStatistics,
-    /// Those of [`SERVER_INTERFACE`].
+    /// Those of [`SERVER_INTERFACE`], or of the rear path's end towards the device.
     pub server: LinkStatistics,
 }
 
@@ -218,6 +225,7 @@ pub struct Testbed {
     server: Namespace,
     device: Option<Namespace>,
     path: Option<Namespace>,
+    rear_path: Option<Namespace>,
     kind: DeviceKind,
     hosts_by_program: bool,
     plan: Plan,
@@ -232,6 +240,7 @@ impl Testbed {
             _ => Some(Namespace::new()?),
         };
         let path = config.has_path.then(Namespace::new).transpose()?;
+        let rear_path = config.has_rear_path.then(Namespace::new).transpose()?;
         let (client, server) = (Namespace::new()?, Namespace::new()?);
         let mut testbed = Testbed {
             borrowed: None,
@@ -242,6 +251,7 @@ impl Testbed {
             server,
             device,
             path,
+            rear_path,
             kind: config.device,
             hosts_by_program: config.hosts_by_program,
             plan,
@@ -250,7 +260,7 @@ impl Testbed {
             host.write_sysctls(&QUIET)?;
             host.write_sysctls(&HOST)?;
         }
-        for between in [&testbed.device, &testbed.path].into_iter().flatten() {
+        for between in [&testbed.device, &testbed.path, &testbed.rear_path].into_iter().flatten() {
             between.write_sysctls(&QUIET)?;
         }
         testbed.create_links(config.mtu_bytes)?;
@@ -319,7 +329,8 @@ impl Testbed {
     /// Lets the ports of what the testbed made between the hosts receive by NAPI, as live frames need it
     /// ([`crate::stamp::live`]).
     pub fn receive_by_napi(&self) -> Result<()> {
-        let is_between = |port: &&LinkEnd| matches!(port.site, Site::Device | Site::Path);
+        let is_between =
+            |port: &&LinkEnd| matches!(port.site, Site::Device | Site::Path | Site::RearPath);
         for port in self.plan.of_testbed().filter(is_between) {
             let on = || offload::switch_on(port.name, &["rx-gro".to_owned()]);
             self.namespace(port.site).enter(on)?;
@@ -355,6 +366,20 @@ impl Testbed {
         }
     }
 
+    /// The namespace of the path behind the device, where there is one.
+    pub fn rear_path(&self) -> Option<&Namespace> {
+        self.rear_path.as_ref()
+    }
+
+    /// Where the device is metered towards the servers: the server's interface, or the rear path's end towards the
+    /// device.
+    pub fn server_end(&self) -> (&Namespace, &'static str) {
+        match &self.rear_path {
+            Some(path) => (path, REAR_PATH_INTERFACES[0]),
+            None => (&self.server, SERVER_INTERFACE),
+        }
+    }
+
     /// The ports of the device under test, the clients' first.
     pub fn device_ports(&self) -> Vec<DevicePort> {
         self.plan.device_ports()
@@ -372,10 +397,10 @@ impl Testbed {
 
     fn counted(&self) -> Result<InterfaceCounters> {
         let read = |host: &Namespace, name| host.enter(|| Netlink::open()?.statistics(name));
-        let (client, name) = self.client_end();
+        let (client, server) = (self.client_end(), self.server_end());
         Ok(InterfaceCounters {
-            client: read(client, name)?,
-            server: read(&self.server, SERVER_INTERFACE)?,
+            client: read(client.0, client.1)?,
+            server: read(server.0, server.1)?,
         })
     }
 
@@ -384,7 +409,7 @@ impl Testbed {
         match port.site {
             Site::Client | Site::Server => !self.hosts_by_program,
             Site::Device => self.is_by_kernel(),
-            Site::Path | Site::External => false,
+            Site::Path | Site::RearPath | Site::External => false,
         }
     }
 
@@ -408,6 +433,9 @@ impl Testbed {
             Site::Server => &self.server,
             Site::Device => self.device.as_ref().expect("only a plan with a device has its ports"),
             Site::Path => self.path.as_ref().expect("only a plan with a path has its ports"),
+            Site::RearPath => {
+                self.rear_path.as_ref().expect("only a plan with a rear path has its ports")
+            }
             Site::External => unreachable!("an external device is in no namespace of ours"),
         }
     }
@@ -447,38 +475,6 @@ impl Testbed {
         })
     }
 }
-
-/// In all namespaces, before their links exist: no address, question or report of the kernel's
-/// own accord.
-const QUIET: [(&str, &str); 9] = [
-    ("net/ipv6/conf/default/addr_gen_mode", "1"),
-    ("net/ipv6/conf/default/accept_ra", "0"),
-    ("net/ipv6/conf/default/autoconf", "0"),
-    ("net/ipv6/conf/default/router_solicitations", "0"),
-    ("net/ipv6/conf/default/accept_dad", "0"),
-    ("net/ipv6/conf/default/dad_transmits", "0"),
-    ("net/ipv6/conf/default/disable_ipv6", "0"),
-    ("net/ipv4/conf/all/rp_filter", "0"),
-    ("net/ipv4/conf/default/rp_filter", "0"),
-];
-
-/// In the hosts: no other way than that of the plan, room for many connections, and no memory of earlier ones.
-const HOST: [(&str, &str); 10] = [
-    ("net/ipv4/conf/all/accept_redirects", "0"),
-    ("net/ipv4/conf/default/accept_redirects", "0"),
-    ("net/ipv6/conf/default/accept_redirects", "0"),
-    ("net/ipv4/ip_local_port_range", "1024 65535"),
-    ("net/ipv4/ip_nonlocal_bind", "1"),
-    ("net/ipv6/ip_nonlocal_bind", "1"),
-    ("net/ipv4/tcp_tw_reuse", "1"),
-    ("net/ipv4/tcp_no_metrics_save", "1"),
-    ("net/ipv4/tcp_max_syn_backlog", "4096"),
-    ("net/core/somaxconn", "4096"),
-];
-
-/// In a Linux device under test.
-const FORWARDING: [(&str, &str); 2] =
-    [("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
 #[cfg(test)]
 mod tests;

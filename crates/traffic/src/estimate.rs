@@ -273,6 +273,7 @@ impl Found {
             generation: Generation {
                 time_divisor: 1.0,
                 driver: LoadDriver::Connections,
+                round_trips: false,
                 inter_connection_bound_s: options.bound_s,
                 ipv6_share: popularity.ipv6_share,
                 clients: options.clients.clone(),

@@ -25,6 +25,14 @@ pub struct Generation {
     /// What each interval is held to.
     #[serde(default, skip_serializing_if = "LoadDriver::is_connections")]
     pub driver: LoadDriver,
+    /// Paths of pairs take as long as in the original, so that the ends' pauses are played without the network's
+    /// share.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub round_trips: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What a plan holds each interval to.

@@ -144,6 +144,7 @@ impl ModelSpecification {
             generation: Generation {
                 time_divisor: 1.0,
                 driver: LoadDriver::Connections,
+                round_trips: false,
                 inter_connection_bound_s: self.inter_connection.max(),
                 ipv6_share: 0.0,
                 clients: self.clients,

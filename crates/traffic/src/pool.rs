@@ -89,6 +89,12 @@ impl Prefix {
         self.address
     }
 
+    /// The host that it is, where it holds one address alone.
+    pub fn only_host(&self) -> Option<IpAddr> {
+        let width = if self.address.is_ipv4() { 32 } else { 128 };
+        (self.length == width).then_some(self.address)
+    }
+
     /// Does it hold this address?
     pub fn contains(&self, address: IpAddr) -> bool {
         let is_one = |one: u128, other: u128, width: u8| {

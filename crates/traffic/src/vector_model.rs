@@ -80,6 +80,7 @@ pub fn model(vectors: Vectors, options: VectorModelOptions) -> TrafficModel {
             driver: LoadDriver::Connections,
             inter_connection_bound_s: options.bound_s,
             ipv6_share,
+            round_trips: false,
             clients,
             servers,
         },

@@ -106,7 +106,7 @@ pub fn plan(model: &TrafficModel, draw: Draw) -> Result<Plan, PlanError> {
         Draw::Seed(seed) => deal(vectors, seed),
     };
     let end = Time::ZERO + Span::from_secs_f64(vectors.seconds);
-    let mut made = Making::new([&clients, &servers], end, &model.intervals)?;
+    let mut made = Making::new([&clients, &servers], end, model)?;
     for (number, (slot, content)) in vectors.sessions.iter().zip(contents).enumerate() {
         made.session(number as u32, slot, &vectors.sessions[content]);
     }
@@ -205,6 +205,8 @@ struct Making<'a> {
     only: Option<Family>,
     end: Time,
     ends: Vec<Time>,
+    /// Pauses are played without the network's share.
+    plays_round_trips: bool,
     connections: Vec<(PlannedConnection, Option<usize>)>,
     /// Of each, its packets and their bytes in the original.
     carried: Vec<[u64; 2]>,
@@ -218,7 +220,7 @@ impl<'a> Making<'a> {
     fn new(
         [clients, servers]: [&'a Hosts; 2],
         end: Time,
-        intervals: &[Interval],
+        model: &TrafficModel,
     ) -> Result<Making<'a>, PlanError> {
         let only = match ipv6_share(&clients.pool, &servers.pool, 0.5)? {
             0.0 => Some(Family::V4),
@@ -231,7 +233,8 @@ impl<'a> Making<'a> {
             servers,
             only,
             end,
-            ends: intervals.iter().map(|one| moment(one.start_s + one.duration_s)).collect(),
+            plays_round_trips: model.generation.round_trips,
+            ends: model.intervals.iter().map(|one| moment(one.start_s + one.duration_s)).collect(),
             connections: Vec::new(),
             carried: Vec::new(),
             scripts: Vec::new(),
@@ -265,7 +268,11 @@ impl<'a> Making<'a> {
             if let Some((_, after_s)) = before {
                 self.gaps_s.push(one.after_s - after_s);
             }
-            let planned = self.connection(number, start, (source, destination), one);
+            let script = match self.plays_round_trips {
+                true => one.script().freed(content.round_trip()),
+                false => one.script(),
+            };
+            let planned = self.connection(number, start, (source, destination), (one, script));
             let at = self.connections.len();
             self.connections.push((planned, before.map(|(at, _)| at)));
             self.carried.push([one.packets, one.octets]);
@@ -278,13 +285,13 @@ impl<'a> Making<'a> {
         session: u32,
         start: Time,
         (source, destination): (IpAddr, IpAddr),
-        one: &ConnectionVector,
+        (one, script): (&ConnectionVector, Script),
     ) -> PlannedConnection {
         let [request_bytes, size_bytes] = Side::BOTH.map(|side| one.bytes(side));
         let files = [request_bytes, size_bytes].into_iter().filter(|bytes| *bytes > 0);
         self.sizes.extend(files.map(|bytes| bytes as f64));
-        let script = self.scripts.len() as u32;
-        self.scripts.push(one.script());
+        let number = self.scripts.len() as u32;
+        self.scripts.push(script);
         PlannedConnection {
             start,
             session,
@@ -295,7 +302,7 @@ impl<'a> Making<'a> {
             request_bytes,
             segment_bytes: one.segment_bytes,
             source_port: 0,
-            script: Some(script),
+            script: Some(number),
         }
     }
 

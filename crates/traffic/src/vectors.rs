@@ -13,7 +13,7 @@ use nilometer_conversation::{Act, Carried, Connection, Opening, Session, Side, S
 use serde::{Deserialize, Serialize};
 
 use crate::model_error::ModelError;
-use crate::script::Script;
+use crate::script::{RoundTrip, Script, fastest_answers};
 
 mod observed;
 
@@ -56,6 +56,10 @@ pub struct SessionVector {
     pub ipv6: bool,
     /// The server's port.
     pub service: u16,
+    /// Of its pair of hosts: from the meter to the client and back, to the server and back, microseconds; the least
+    /// that a handshake of the pair took, or an answer after it; 0 where none was seen.
+    #[serde(default)]
+    pub round_trip_us: [f64; 2],
     /// Its connections, by their starts.
     pub connections: Vec<ConnectionVector>,
 }
@@ -123,6 +127,7 @@ impl Vectors {
     ) -> Vectors {
         let all = sessions(connections, bound_ns);
         let ranks = Side::BOTH.map(|side| Ranking::of(connections, side));
+        let trips = round_trips(connections);
         let since_s = |ns: u64, from: u64| ns.saturating_sub(from) as f64 / 1e9;
         let session = |session: &Session| {
             let first = &connections[session.connections[0] as usize];
@@ -133,6 +138,9 @@ impl Vectors {
                 destination: ranks[1].0[&first.server.ip()],
                 ipv6: first.client.is_ipv6(),
                 service: session.service,
+                round_trip_us: trips
+                    .get(&(first.client.ip(), first.server.ip()))
+                    .map_or([0.0; 2], |of| [of.client_ns, of.server_ns].map(|ns| ns as f64 / 1e3)),
                 connections: session.connections.iter().map(of).collect(),
             }
         };
@@ -196,6 +204,10 @@ impl Vectors {
         if steps > STEPS_MAX {
             return Err(ModelError::TooMany("steps of vectors", STEPS_MAX));
         }
+        let mut trips = self.sessions.iter().flat_map(|one| one.round_trip_us);
+        if !trips.all(|us| (0.0..1e9).contains(&us)) {
+            return Err(ModelError::NotPositive("a round trip in vectors", -1.0));
+        }
         let times = self.sessions.iter().map(|one| one.start_s);
         let times = times.chain(self.connections().flat_map(|(_, one)| [one.after_s, one.lasts_s]));
         let mut times = times.chain([self.start_s]);
@@ -211,6 +223,14 @@ impl Vectors {
             return Err(ModelError::Empty("a session of vectors"));
         }
         Ok(())
+    }
+}
+
+impl SessionVector {
+    /// What the network takes on both sides of the meter.
+    pub fn round_trip(&self) -> RoundTrip {
+        let [client_ns, server_ns] = self.round_trip_us.map(|us| (us * 1e3) as u64);
+        RoundTrip { client_ns, server_ns }
     }
 }
 
@@ -318,6 +338,36 @@ fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
         acks_each: Side::BOTH.map(|side| acks_each(one.of(side), one.of(side.other()))),
         steps: one.steps.iter().map(StepVector::of).collect(),
     }
+}
+
+/// Of each pair the least that any handshake took on each side of the meter, or any answer after it, ns; of a side on
+/// which no handshake was seen 0.
+fn round_trips(connections: &[Connection]) -> BTreeMap<(IpAddr, IpAddr), RoundTrip> {
+    let pair = |one: &Connection| (one.client.ip(), one.server.ip());
+    let mut least: BTreeMap<_, [Option<u64>; 2]> = BTreeMap::new();
+    for one in connections {
+        let [server_ns, client_ns] = one.handshake_ns;
+        for (least, seen) in
+            least.entry(pair(one)).or_default().iter_mut().zip([client_ns, server_ns])
+        {
+            *least = (*least).into_iter().chain(seen).min();
+        }
+    }
+    // A handshake may have waited for an application; an answer can only have been slower than the path.
+    for one in connections
+        .iter()
+        .filter(|one| one.carried.iter().all(|side| side.unseen_bytes + side.resent_packets == 0))
+    {
+        let answers = fastest_answers(&one.steps);
+        for (least, seen) in least.entry(pair(one)).or_default().iter_mut().zip(answers) {
+            *least = least.map(|ns| ns.min(seen.unwrap_or(ns)));
+        }
+    }
+    let trip = |[client_ns, server_ns]: [Option<u64>; 2]| RoundTrip {
+        client_ns: client_ns.unwrap_or(0),
+        server_ns: server_ns.unwrap_or(0),
+    };
+    least.into_iter().map(|(pair, ns)| (pair, trip(ns))).collect()
 }
 
 impl Ranking {

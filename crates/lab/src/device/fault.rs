@@ -16,7 +16,9 @@ use nilometer_linux::clock::thread_id;
 use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory as Memory};
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{AnyPort as Device, PortStatistics};
-use nilometer_linux::testbed::{PATH_INTERFACES, PROGRAM_INTERFACES, Testbed};
+use nilometer_linux::testbed::{
+    PATH_INTERFACES, PROGRAM_INTERFACES, REAR_PATH_INTERFACES, Testbed,
+};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_sim::fault::FaultCounts;
 use nilometer_sim::fault_box::FaultBox;
@@ -37,6 +39,8 @@ const RING_ENTRIES: u32 = 4_096;
 
 /// What the path's box decided about each packet, likewise.
 pub const PATH_FILE: &str = "path.ndjson";
+/// What the box behind the device decided, likewise.
+pub const REAR_PATH_FILE: &str = "rear-path.ndjson";
 
 /// A fault box that lets pass at once what is not IP, and has a path for each address pair that wants one.
 pub(crate) struct Bypassed {
@@ -149,6 +153,8 @@ pub enum Stands {
     AsDevice,
     /// Between the clients and the meter at the device's port.
     AsPath,
+    /// Between the meter at the device's other port and the servers.
+    AsRearPath,
 }
 
 impl FaultDevice {
@@ -165,6 +171,7 @@ impl FaultDevice {
         let namespace = match stands {
             Stands::AsDevice => testbed.device(),
             Stands::AsPath => testbed.path(),
+            Stands::AsRearPath => testbed.rear_path(),
         };
         let namespace = namespace.context("a fault box needs a namespace")?;
         let (stop, shared) = (Arc::new(AtomicBool::new(false)), Arc::<Shared>::default());
@@ -231,19 +238,20 @@ impl Drop for FaultDevice {
 
 type Opened = (Memory, Vec<Device>, Vec<String>);
 
-/// The path's port towards the device is one at which the meter sees what comes and goes, as AF_XDP's are not.
+/// A path's port towards the device is one at which the meter sees what comes and goes, as AF_XDP's are not.
 fn open(stands: Stands) -> Result<Opened> {
     let config = MemoryConfig { chunk_bytes: 2_048, chunks: BUFFERS, reserve: 1_024 };
     let mut memory = Memory::new(config).context("memory of the fault box")?;
     let mut notes = Vec::new();
     let mut ports = Vec::new();
-    let [inner, outer] = match stands {
-        Stands::AsDevice => PROGRAM_INTERFACES,
-        Stands::AsPath => PATH_INTERFACES,
+    let (names, metered) = match stands {
+        Stands::AsDevice => (PROGRAM_INTERFACES, None),
+        Stands::AsPath => (PATH_INTERFACES, Some(PATH_INTERFACES[1])),
+        Stands::AsRearPath => (REAR_PATH_INTERFACES, Some(REAR_PATH_INTERFACES[0])),
     };
     let packet = PacketPortConfig { reserve: RING_ENTRIES, ..PacketPortConfig::default() };
-    for name in [inner, outer] {
-        if stands == Stands::AsPath && name == outer {
+    for name in names {
+        if metered == Some(name) {
             let metered = PacketPortConfig { shows_what_it_sends: true, ..packet.clone() };
             ports.push(Device::Packet(PacketPort::open(&mut memory, name, &metered)?));
             continue;

@@ -21,7 +21,7 @@ pub const PAIRS_MAX: usize = 1 << 16;
 /// Pairs of addresses that are remembered; others are looked up for each packet.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// `[path]`: what stands in front of the device, on the clients' side.
+/// `[path]`: what stands in front of the device, on the clients' side; or behind it, where round trips are played.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Paths {
@@ -132,19 +132,31 @@ impl Paths {
 /// Which path a packet takes.
 #[derive(Debug, Default)]
 pub(crate) struct PathOf {
-    pairs: Vec<[Option<Prefix>; 2]>,
+    /// Pairs of networks with their paths, those of two hosts aside.
+    pairs: Vec<(u32, [Option<Prefix>; 2])>,
+    /// Pairs of two hosts: there may be tens of thousands.
+    hosts: HashMap<(IpAddr, IpAddr), u32>,
     remembered: HashMap<(IpAddr, IpAddr), u32>,
 }
 
 impl PathOf {
     pub fn new(paths: &Paths) -> PathOf {
-        let pairs = paths.pair.iter().map(|pair| [pair.client, pair.server]).collect();
-        PathOf { pairs, remembered: HashMap::new() }
+        let mut path_of = PathOf::default();
+        for (path, pair) in (1..).zip(&paths.pair) {
+            match [pair.client, pair.server].map(|network| network.and_then(|one| one.only_host()))
+            {
+                [Some(client), Some(server)] => {
+                    path_of.hosts.entry((client, server)).or_insert(path);
+                }
+                _ => path_of.pairs.push((path, [pair.client, pair.server])),
+            }
+        }
+        path_of
     }
 
     /// The path of a frame of IP that came by a port, the clients' being the first.
     pub fn of(&mut self, port: Port, frame: &[u8]) -> u32 {
-        if self.pairs.is_empty() {
+        if self.pairs.is_empty() && self.hosts.is_empty() {
             return 0;
         }
         let Some((source, destination)) = addresses(frame) else { return 0 };
@@ -165,7 +177,9 @@ impl PathOf {
         };
         let is_of =
             |[clients, servers]: &[Option<Prefix>; 2]| has(clients, client) && has(servers, server);
-        self.pairs.iter().position(is_of).map_or(0, |place| place as u32 + 1)
+        let network = self.pairs.iter().find(|(_, networks)| is_of(networks));
+        let hosts = self.hosts.get(&(client, server)).copied();
+        network.map(|&(path, _)| path).into_iter().chain(hosts).min().unwrap_or(0)
     }
 }
 

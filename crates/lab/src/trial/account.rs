@@ -9,6 +9,7 @@ use super::config::LabConfig;
 use super::judge::RunObservations;
 use super::leg::LegOutcome;
 use super::original::Original;
+use super::round_trips::RoundTripsOutcome;
 use nilometer_routerd::testbed::RouterFile;
 
 /// Everything a run is judged from.
@@ -29,6 +30,8 @@ pub struct RunRecord<'a> {
     pub page: &'a Path,
     /// What our router was to be, if that was said.
     pub router: Option<&'a RouterFile>,
+    /// The round trips of the original, where they are played.
+    pub round_trips: Option<RoundTripsOutcome>,
     /// What was warned of before the traffic began.
     pub said: &'a [String],
     /// The original's part, where it was observed packet by packet.

@@ -57,6 +57,8 @@ pub struct LabConfig {
     pub rate: Option<f64>,
     /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
     pub unpaced: bool,
+    /// Play the original's round trips, as handshakes tell them, by a path on each side of the device.
+    pub round_trips: bool,
     /// Fit all of the original into [`FIT_S`], by its laws: gaps and intervals are divided by its duration /
     /// 60 s, connections and bytes are kept.
     pub fit: bool,
@@ -241,6 +243,7 @@ impl Default for LabConfig {
             speed: 1.0,
             rate: None,
             unpaced: false,
+            round_trips: false,
             fit: false,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
@@ -379,6 +382,7 @@ impl LabConfig {
             _ => {}
         }
         self.path.as_ref().map_or(Ok(()), Paths::check)?;
+        self.check_round_trips()?;
         if let (Some(rules), true) = (&self.rules, self.dut != DutKind::Nftables) {
             bail!(
                 "{} (--rules, rules) has the rules of the device nftables, and dut is {}: leave one of them out",
@@ -425,6 +429,23 @@ impl LabConfig {
             if pool.is_empty() {
                 bail!("traffic.{side} is empty; give at least one prefix");
             }
+        }
+        Ok(())
+    }
+
+    /// Round trips of the original are paths: nothing else may be the path, and both sides must be the lab's.
+    fn check_round_trips(&self) -> Result<()> {
+        if self.round_trips && self.path.is_some() {
+            bail!(
+                "--round-trips (round_trips) plays the original's paths, and --path (path) another one in front of the \
+                 device: leave one of them out"
+            );
+        }
+        if self.round_trips && self.dut == DutKind::External {
+            bail!(
+                "--round-trips (round_trips) puts a path behind the device, and the device external stands at an \
+                 interface of yours: leave round trips out, or choose another device"
+            );
         }
         Ok(())
     }

@@ -12,8 +12,9 @@ use super::account::RunRecord;
 use super::config::Clock;
 use super::outcome::Outcome;
 use super::planning::hex;
+use super::round_trips::RoundTripsOutcome;
 use super::router::{QUEUES_FILE, ROUTER_FILE};
-use crate::device::fault::{FAULT_FILE, FaultSeen, PATH_FILE};
+use crate::device::fault::{FAULT_FILE, FaultSeen, PATH_FILE, REAR_PATH_FILE};
 use crate::device::spec::described;
 use crate::doctor;
 use nilometer_files::document;
@@ -96,7 +97,9 @@ fn machine(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
     for &(name, value) in of_the_clock.iter().chain(&of_both) {
         facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
     }
-    facts.extend(account.made.path.iter().flat_map(|seen| faults("path", seen)));
+    facts.extend(account.round_trips.iter().flat_map(round_trips));
+    let paths = account.made.path.iter().filter(|_| account.round_trips.is_none());
+    facts.extend(paths.flat_map(|seen| faults("path", seen)));
     facts.extend(account.made.fault.iter().flat_map(|seen| faults("fault box", seen)));
     facts
 }
@@ -135,6 +138,25 @@ fn hosts(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
         facts.push(fact("hosts repeated in virtual time", told));
     }
     facts
+}
+
+/// What the original's round trips make of the paths.
+fn round_trips(of: &RoundTripsOutcome) -> [Fact; 2] {
+    let sides = [
+        ("to the clients", of.client_paths, of.client_p50_ns),
+        ("to the servers", of.server_paths, of.server_p50_ns),
+    ];
+    sides.map(|(name, paths, p50_ns)| Fact {
+        name: format!("round trips {name}"),
+        value: match paths {
+            0 => "none that a path would be needed for".to_owned(),
+            _ => format!(
+                "{paths} of {} pairs, half of them up to {:.1} ms",
+                of.pairs,
+                p50_ns as f64 / 1e6
+            ),
+        },
+    })
 }
 
 /// What a box did to packets of no pair in particular, by direction, and how many pairs have paths of their own.
@@ -195,6 +217,9 @@ fn not_measured(account: &RunRecord<'_>) -> Vec<String> {
     };
     let mut list = vec![
         match account.config.path {
+            _ if account.round_trips.is_some() => {
+                "Queues and losses of the original's network: its round trips are played as they were at their least."
+            }
             None => "Round-trip times of the original: the hosts are microseconds apart.",
             Some(_) => {
                 "Round-trip times of the original: the path adds its own to pauses that have the original's in them."
@@ -249,6 +274,10 @@ fn files(account: &RunRecord<'_>) -> Vec<FileNote> {
     }
     if account.made.path.is_some() {
         notes.push(note(PATH_FILE, "what the path decided about each packet, and when"));
+    }
+    if account.made.rear_path.is_some() {
+        let what = "what the path behind the device decided about each packet, and when";
+        notes.push(note(REAR_PATH_FILE, what));
     }
     if account.router.is_some() {
         notes.push(note(ROUTER_FILE, "the router's configuration, as it was given"));

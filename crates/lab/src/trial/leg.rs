@@ -54,6 +54,8 @@ pub struct Leg<'a> {
     pub config: &'a LabConfig,
     /// What our router is to be, if that is said.
     pub router: Option<&'a RouterFile>,
+    /// What the paths in front of the device and behind it do, where there are such.
+    pub paths: [Option<&'a Paths>; 2],
     /// The connections, by start.
     pub connections: &'a [PlannedConnection],
     /// What both ends of each do; empty where each is a request and an answer.
@@ -127,6 +129,8 @@ pub struct LegOutcome {
     pub fault: Option<FaultSeen>,
     /// What the path in front of the device did, where there is one.
     pub path: Option<FaultSeen>,
+    /// What the path behind it did, likewise.
+    pub rear_path: Option<FaultSeen>,
     /// What simulated hosts did, where the hosts are not the kernel's.
     pub simulated: Option<HostsSeen>,
     /// What of borrowed interfaces could not be made as it was before, in a line each.
@@ -178,7 +182,8 @@ pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig>
         servers: prefixes(&config.traffic.servers)?,
         links: prefixes(&LINKS)?,
         mtu_bytes: 1500,
-        has_path: config.path.is_some(),
+        has_path: config.path.is_some() || config.round_trips,
+        has_rear_path: config.round_trips,
         external: match dut {
             DutKind::External => config.external.as_ref().map(ExternalSection::for_testbed),
             _ => None,
@@ -198,24 +203,25 @@ fn start_router<'a>(
     is_device.then(|| RouterUnderTest::start(testbed, seed, file)).transpose()
 }
 
-/// Starts the fault boxes: the device, if it is one, and the path in front of it, if there is one. They set `stop`
-/// should they fail.
+/// Starts the fault boxes: the device, if it is one, and the paths in front of it and behind it, if there are such. They
+/// set `stop` should they fail.
 fn start_faults(
     dut: DutKind,
     testbed: &Testbed,
-    config: &LabConfig,
+    (config, paths): (&LabConfig, [Option<&Paths>; 2]),
     stop: &Arc<AtomicBool>,
-) -> Result<[Option<FaultDevice>; 2]> {
-    let start = |stands, paths: Option<Paths>| {
-        let paths = paths.as_ref();
+) -> Result<[Option<FaultDevice>; 3]> {
+    let start = |stands, paths: Option<&Paths>| {
         paths
             .map(|paths| FaultDevice::start(testbed, stands, (paths, config.seed), stop))
             .transpose()
     };
     let spec = config.fault.clone().filter(|_| dut == DutKind::Fault);
+    let [front, rear] = paths;
     Ok([
-        start(Stands::AsDevice, spec.map(Paths::from))?,
-        start(Stands::AsPath, config.path.clone())?,
+        start(Stands::AsDevice, spec.map(Paths::from).as_ref())?,
+        start(Stands::AsPath, front)?,
+        start(Stands::AsRearPath, rear)?,
     ])
 }
 
@@ -275,7 +281,11 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     set_up_kernel(config.dut, &testbed, config)?;
     start_router(config.dut, &testbed, config.seed, router)?;
-    start_faults(config.dut, &testbed, config, &Arc::default())?;
+    let nowhere = Paths::default();
+    let [front, rear] = [config.path.as_ref(), None];
+    let round_trips = config.round_trips.then_some(&nowhere);
+    let paths = [front.or(round_trips), rear.or(round_trips)];
+    start_faults(config.dut, &testbed, (config, paths), &Arc::default())?;
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
         frr::try_out(namespace).context("dut frr")?;
     }
@@ -342,7 +352,7 @@ fn play_in(
     };
     let _programs = set_up_kernel(leg.dut, testbed, leg.config)?;
     let router = start_router(leg.dut, testbed, leg.config.seed, leg.router)?;
-    let boxes = start_faults(leg.dut, testbed, leg.config, stop)?;
+    let boxes = start_faults(leg.dut, testbed, (leg.config, leg.paths), stop)?;
     let (config, scores) = (leg.config, leg.scores());
     let simulated = start_simulated(leg.dut, testbed, config, scores, stop)?;
     testbed.raise()?;
@@ -362,7 +372,7 @@ fn play_in(
     if let Some(router) = &router {
         timed.add(Role::Router, router.thread_id()?);
     }
-    for (fault, role) in boxes.iter().zip([Role::FaultBox, Role::Path]) {
+    for (fault, role) in boxes.iter().zip([Role::FaultBox, Role::Path, Role::Path]) {
         let Some(fault) = fault else { continue };
         timed.add(role, fault.thread_id());
         fault.watch_from(origin);
@@ -397,13 +407,18 @@ fn play_in(
         let played = hosts.play((testbed, threads), scores, &live.traffic, stop);
         let played_for = origin.elapsed();
         // What the path still holds enters the device, and the other way round.
-        let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);
-        let [device_box, path_box] = &boxes;
-        path_box.iter().for_each(|path| path.settle(on_path, stop));
+        let [device_box, path_boxes @ ..] = &boxes;
+        let settle_paths = || {
+            for (path, on_path) in path_boxes.iter().zip(leg.paths) {
+                let stay = on_path.map_or(Span::ZERO, Paths::longest_stay);
+                path.iter().for_each(|path| path.settle(stay, stop));
+            }
+        };
+        settle_paths();
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
         let used = (Machine::now()?.since(&machine), usage()?.cpu_seconds - own);
         device_box.iter().for_each(|fault| fault.settle(stay, stop));
-        path_box.iter().for_each(|path| path.settle(on_path, stop));
+        settle_paths();
         thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
         let served = serving.join();
@@ -420,7 +435,7 @@ fn play_in(
     let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
-    let [fault, path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
+    let [fault, path, rear_path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
     let interfaces = testbed.interface_counters()?.since(&counted_before);
     let Performed { executions, served, congestion, simulated } =
         hosts.end((executions, served), config, scores)?;
@@ -435,6 +450,7 @@ fn play_in(
         router: router.map(RouterUnderTest::stop).transpose()?,
         fault: fault?,
         path: path?,
+        rear_path: rear_path?,
         scheduling: Scheduling { threads: timed.granted(), machine, own_s },
         origin_ns,
         interrupted_ns,

@@ -1,6 +1,7 @@
 //! The passive meter: both hosts' ends of the links watched at once.
 //!
-//! A ring on the client's interface (or at the end of the path in front of the device) and one on the server's see
+//! A ring on the client's interface (or at the end of the path in front of the device) and one on the server's (or of
+//! the path behind it) see
 //! every frame with a kernel stamp.
 //! What leaves a host enters the device; what comes in has left it. The same code that meters a
 //! capture turns the client's side into flow records; the profiler matches both sides. The device
@@ -175,7 +176,8 @@ impl PassiveMeter {
         let config = RingConfig::of_bytes(u64::from(ring_mib) << 20);
         let (client, name) = testbed.client_end();
         let client = client.enter(|| Ring::open(name, config))?;
-        let server = testbed.server().enter(|| Ring::open(SERVER_INTERFACE, config))?;
+        let (server, name) = testbed.server_end();
+        let server = server.enter(|| Ring::open(name, config))?;
         Ok(PassiveMeter { rings: [client, server], watch: Watch::default() })
     }
 

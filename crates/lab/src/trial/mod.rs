@@ -1,6 +1,7 @@
 //! The trial: the main job, from an input to a directory of results.
 
 pub mod account;
+pub mod altered;
 mod apart;
 pub mod bounds;
 pub mod by_path;
@@ -29,6 +30,7 @@ pub mod recorded;
 pub mod refusal;
 pub mod repeats;
 pub mod repeats_page;
+pub mod round_trips;
 pub mod router;
 pub mod run;
 mod scores;

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::part::Part;
 use super::planning::hex;
+use super::round_trips::RoundTripsOutcome;
 use super::router::RouterOutcome;
 use super::simulated_outcome::{Lateness, SimulatedOutcome};
 use crate::device::fault::FaultSeen;
@@ -123,6 +124,12 @@ pub struct Outcome {
     /// What the path in front of the device did, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<FaultOutcome>,
+    /// What the path behind it did, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rear_path: Option<FaultOutcome>,
+    /// The original's round trips that these paths play.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<RoundTripsOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
     /// How many of them, the first, were said before the traffic began.
@@ -182,7 +189,7 @@ fn canonical(value: &Value, hash: &mut Sha256) {
     }
 }
 
-/// What a fault box did, both directions together; `fault.ndjson`, or `path.ndjson`, has each packet.
+/// What a fault box did, both directions together; `fault.ndjson`, `path.ndjson` or `rear-path.ndjson` has each packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultOutcome {
     /// What it was to do, as it was written, and how many address pairs have paths of their own.

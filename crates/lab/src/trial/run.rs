@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use nilometer_traffic::estimate::Estimate;
-use nilometer_traffic::model::Interval;
-use nilometer_traffic::vector_plan::{self, Draw};
-use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
+use nilometer_traffic::vector_plan::Draw;
+use nilometer_traffic::{Plan, PlannedConnection};
 use nilometer_wire::{Span, Time};
 
 use super::account::RunRecord;
-use super::config::{Clock, DutKind, FIT_S, Keep, LabConfig};
+use super::altered::{alter, cut, fit};
+use super::config::{Clock, DutKind, Keep, LabConfig};
 use super::host;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::meter::Likewise;
@@ -22,12 +22,14 @@ use super::part::{Wanted, short};
 use super::planning;
 use super::progress::Display;
 use super::recorded::{self, Learnt};
+use super::round_trips::PlayedRoundTrips;
 use super::router::QUEUES_FILE;
 use super::settle;
 use super::source::{self, Asked};
 use super::virtual_lab;
 use super::warnings;
-use crate::device::fault::{FAULT_FILE, PATH_FILE};
+use crate::device::fault::{FAULT_FILE, PATH_FILE, REAR_PATH_FILE};
+use crate::device::paths::Paths;
 use crate::device::truth;
 use nilometer_files::document::results::Directory;
 use nilometer_files::input::observe::is_pipe;
@@ -86,6 +88,10 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     alter(&mut estimate.model, config)?;
     let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
     let plan = planning::plan(&estimate.model, draw, config.traffic.threads)?;
+    let round_trips = match (&estimate.model.vectors, config.round_trips) {
+        (Some(vectors), true) => Some(PlayedRoundTrips::of(&plan, vectors)?),
+        _ => None,
+    };
     let directory = Directory::create(&options.out, options.force)?;
     directory.file("model.json").write_json(&estimate.model)?;
     for (name, text) in config.as_kept(router.as_ref())? {
@@ -100,6 +106,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
         plan: &plan,
         directory: &directory,
         router: router.as_ref(),
+        round_trips: round_trips.as_ref(),
         said: &said,
         original: original.as_ref(),
     };
@@ -192,28 +199,6 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
     recorded::learn(&asked, &wanted, progress)
 }
 
-/// Applies `--speed` and `--unpaced` to the model's connection vectors.
-///
-/// # Errors
-/// If either is set and the model has none.
-fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
-    if config.speed == 1.0 && !config.unpaced {
-        return Ok(());
-    }
-    let Some(vectors) = &mut model.vectors else {
-        bail!(
-            "--speed and --unpaced are of captures and flow records whose connections are played as they were; of \
-             laws --fit and --duration say how fast they are"
-        );
-    };
-    if config.unpaced {
-        vectors.unpace();
-    }
-    vectors.speed_up(config.speed);
-    model.intervals = vector_plan::intervals(vectors, model.intervals.len());
-    Ok(())
-}
-
 /// The model, fitted to the duration asked for.
 fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
     let asked = asked(config);
@@ -236,54 +221,6 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         }
     }
     Ok(estimate)
-}
-
-/// Fits all of the original into [`FIT_S`]; what is to be told of that.
-fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
-    let divisor = model.original_s() / FIT_S;
-    match keep {
-        Keep::Volume => model.generation.time_divisor = divisor,
-        Keep::Bitrate if divisor > 1.0 => {
-            for interval in &mut model.intervals {
-                interval.start_s /= divisor;
-                interval.cut(1.0 / divisor);
-            }
-            return Some(format!(
-                "Gaps and bit rate are the original's (--match bitrate): of each interval the first \
-                 1/{divisor:.2} is played, which is 1/{divisor:.2} of the original's time, connections and bytes."
-            ));
-        }
-        // There is no more of it to play.
-        Keep::Bitrate => {}
-    }
-    None
-}
-
-/// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part; of whole sessions those
-/// that begin in them.
-///
-/// # Errors
-/// When nothing begins by then.
-pub fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
-    if let Some(vectors) = &mut model.vectors {
-        vectors.cut(duration_s);
-        model.intervals = vector_plan::intervals(vectors, model.intervals.len());
-        return Ok(());
-    }
-    let plays = |interval: &&Interval| interval.flows > 0 || interval.sessions > 0.0;
-    let first = model.intervals.iter().find(plays);
-    if let Some(first) = first.filter(|first| first.start_s >= duration_s) {
-        bail!(
-            "nothing is to be played in the first {duration_s} s: the first connection comes in the \
-             interval that begins at {:.1} s; raise --duration",
-            first.start_s
-        );
-    }
-    model.intervals.retain(|interval| interval.start_s < duration_s);
-    if let Some(last) = model.intervals.last_mut() {
-        last.cut(((duration_s - last.start_s) / last.duration_s).min(1.0));
-    }
-    Ok(())
 }
 
 /// What came of the legs.
@@ -313,6 +250,8 @@ struct Trial<'a> {
     plan: &'a Plan,
     directory: &'a Directory,
     router: Option<&'a RouterFile>,
+    /// What the original's round trips make of the paths, where they are played.
+    round_trips: Option<&'a PlayedRoundTrips>,
     /// What was warned of before.
     said: &'a [String],
     /// The original's part, where it is known packet by packet.
@@ -369,6 +308,7 @@ impl Trial<'_> {
             dut,
             config: self.config,
             router: self.router,
+            paths: self.paths(),
             connections,
             scripts: &self.plan.scripts,
             end_ns: self.plan.end.as_nanos(),
@@ -376,6 +316,14 @@ impl Trial<'_> {
             likewise: None,
             captures: None,
             stamps: None,
+        }
+    }
+
+    /// The paths in front of the device and behind it.
+    fn paths(&self) -> [Option<&Paths>; 2] {
+        match self.round_trips {
+            Some(PlayedRoundTrips { paths: [front, rear], .. }) => [Some(front), Some(rear)],
+            None => [self.config.path.as_ref(), None],
         }
     }
 
@@ -413,6 +361,7 @@ impl Trial<'_> {
             wire,
             page: &at,
             router: self.router,
+            round_trips: self.round_trips.map(|played| played.outcome),
             said: self.said,
             original: self.original,
         });
@@ -425,7 +374,9 @@ impl Trial<'_> {
         if let Some(router) = &made.router {
             write_queues(&self.directory.file(QUEUES_FILE), router.queue_rows())?;
         }
-        for (seen, file) in [(&made.fault, FAULT_FILE), (&made.path, PATH_FILE)] {
+        let boxes =
+            [(&made.fault, FAULT_FILE), (&made.path, PATH_FILE), (&made.rear_path, REAR_PATH_FILE)];
+        for (seen, file) in boxes {
             if let Some(seen) = seen {
                 truth::write(&self.directory.file(file), &seen.packets)?;
             }
@@ -441,40 +392,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_rate_is_kept_by_playing_a_part_of_the_time() {
-        let asked = Asked { interval_s: Some(20.0), ..Asked::of(Vec::new()) };
-        let model = source::model(&asked, &mut |_| {}).expect("the embedded records").model;
-        let mut long = model.clone();
-        for interval in &mut long.intervals {
-            (interval.start_s, interval.duration_s) =
-                (10.0 * interval.start_s, 10.0 * interval.duration_s);
-        }
-        let rate = |model: &TrafficModel| -> Vec<f64> {
-            let carried = model.intervals.iter().map(|one| (one.to_perform(), one.duration_s));
-            carried.map(|(volume, seconds)| volume.bytes as f64 / seconds).collect()
-        };
-        let before = rate(&long);
-        let mut by_volume = long.clone();
-        fit(&mut by_volume, Keep::Volume);
-        assert!((by_volume.generation.time_divisor - 10.0).abs() < 1e-9);
-        assert_eq!(by_volume.bytes(), long.bytes());
-        let told = fit(&mut long, Keep::Bitrate).expect("a part of it is played");
-        assert!(told.contains("1/10.00"), "{told}");
-        long.check().expect("a sound model");
-        assert!((long.duration_s() - FIT_S).abs() < 1e-6);
-        assert_eq!(long.generation.time_divisor, 1.0);
-        for (before, after) in before.iter().zip(rate(&long)) {
-            assert!((after / before - 1.0).abs() < 1e-3, "{before} became {after}");
-        }
-        // What is shorter than a minute is played as it is.
-        let mut short = model.clone();
-        cut(&mut short, 30.0).expect("something is played");
-        let whole = short.clone();
-        assert_eq!(fit(&mut short, Keep::Bitrate), None);
-        assert_eq!(short, whole);
-    }
-
-    #[test]
     fn a_calibration_begins_where_the_first_connection_does() {
         let model = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
         let mut plan = planning::plan(&model, Draw::Seed(1), 1).expect("a plan");
@@ -485,16 +402,5 @@ mod tests {
         assert_eq!((after[0].start, after.len()), (Time::ZERO, before.len()));
         assert!(after.len() > 5 && after == before, "the same connections at the same times");
         assert!(opening(&plan, Span::ZERO).is_empty(), "none is left out by --calibration 0");
-    }
-
-    #[test]
-    fn a_beginning_in_which_nothing_happens_is_refused() {
-        let mut late = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
-        late.intervals[0].flows = 0;
-        late.intervals[0].sessions = 0.0;
-        let begins = late.intervals[1].start_s;
-        let refused = cut(&mut late.clone(), begins).expect_err("nothing").to_string();
-        assert!(refused.contains(&format!("begins at {begins:.1} s")), "{refused}");
-        cut(&mut late, begins + 1.0).expect("the second is played");
     }
 }

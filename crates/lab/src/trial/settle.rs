@@ -118,6 +118,8 @@ fn outcome(
         interfaces: interfaces(account.made),
         fault: account.made.fault.as_ref().map(Into::into),
         path: account.made.path.as_ref().map(Into::into),
+        rear_path: account.made.rear_path.as_ref().map(Into::into),
+        round_trips: account.round_trips,
         router: account.made.router.as_ref().map(|seen| explained(seen, account.made)),
         warnings: Vec::new(),
         said_before: 0,

@@ -8,7 +8,7 @@ use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
 use super::telling::performed_octets;
 use super::warning::Warning;
-use crate::device::fault::{FAULT_FILE, PATH_FILE};
+use crate::device::fault::{FAULT_FILE, PATH_FILE, REAR_PATH_FILE};
 use nilometer_report::verdict::COVERAGE_LOW;
 use nilometer_routerd::testbed::RouterFile;
 
@@ -196,7 +196,11 @@ fn scheduling(outcome: &Outcome, found: &mut Vec<Warning>) {
 
 /// What a fault box, as the device or as the path, lost without being asked to, or does not tell.
 fn faults(outcome: &Outcome, found: &mut Vec<Warning>) {
-    let boxes = [(&outcome.fault, "fault box", FAULT_FILE), (&outcome.path, "path", PATH_FILE)];
+    let boxes = [
+        (&outcome.fault, "fault box", FAULT_FILE),
+        (&outcome.path, "path", PATH_FILE),
+        (&outcome.rear_path, "path behind the device", REAR_PATH_FILE),
+    ];
     for (fault, name, file) in boxes {
         let Some(fault) = fault else { continue };
         let (unheard, unsent) = (fault.unheard, fault.unsent);

@@ -26,6 +26,8 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 const ARRIVE_WITHIN: Duration = Duration::from_millis(400);
 /// A device may drop the first packets while it asks for the next hop.
 const TRIES: u32 = 4;
+/// The same for lengths between one that passes and one that does not: there are many, and each that fails is waited for.
+const LENGTH_TRIES: u32 = 2;
 /// How long a device may say nothing of the next packet that it cannot forward (RFC 1812 4.3.2.8; of Linux a second).
 const ERROR_WITHIN: Duration = Duration::from_millis(1_200);
 /// How long copies of a probe that has arrived are waited for.
@@ -372,7 +374,7 @@ impl Check<'_> {
         let (mut passes, mut fails) = (Probe::ip_bytes_min(is_ipv6), link_bytes);
         while passes + 1 < fails {
             let middle = passes.midpoint(fails);
-            match self.send(way, middle, TRIES)?.arrived.is_empty() {
+            match self.send(way, middle, LENGTH_TRIES)?.arrived.is_empty() {
                 true => fails = middle,
                 false => passes = middle,
             }

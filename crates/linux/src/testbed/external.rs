@@ -5,7 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::plan::{LinkEnd, Site};
-use super::{CLIENT_INTERFACE, PROGRAM_INTERFACES, QUIET, SERVER_INTERFACE, Testbed};
+use super::sysctls::QUIET;
+use super::{CLIENT_INTERFACE, PROGRAM_INTERFACES, SERVER_INTERFACE, Testbed};
 use crate::borrowed::{Borrowed, Loan};
 use crate::bridge;
 use crate::namespace::Namespace;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     CLIENT_INTERFACE, DeviceKind, DevicePort, KERNEL_INTERFACES, PATH_INTERFACES,
-    PROGRAM_INTERFACES, SERVER_INTERFACE, TestbedConfig,
+    PROGRAM_INTERFACES, REAR_PATH_INTERFACES, SERVER_INTERFACE, TestbedConfig,
 };
 use crate::netlink::MacAddress;
 use crate::prefix::Prefix;
@@ -18,6 +18,7 @@ pub(super) enum Site {
     Server,
     Device,
     Path,
+    RearPath,
     /// At a device that the lab did not make: nothing of it is ours.
     External,
 }
@@ -85,6 +86,13 @@ impl Plan {
             let [inner, outer] = PATH_INTERFACES;
             let path = [LinkEnd::new(Site::Path, inner, 5), LinkEnd::new(Site::Path, outer, 6)];
             ports.splice(1..1, path);
+        }
+        if config.has_rear_path {
+            let [inner, outer] = REAR_PATH_INTERFACES;
+            let path =
+                [LinkEnd::new(Site::RearPath, inner, 7), LinkEnd::new(Site::RearPath, outer, 8)];
+            let last = ports.len() - 1;
+            ports.splice(last..last, path);
         }
         Ok(Plan { ports })
     }
@@ -159,6 +167,10 @@ fn check(config: &TestbedConfig) -> Result<()> {
     ensure!(
         is_external == config.external.is_some(),
         "an external device needs the two interfaces that it stands between, and no other device does"
+    );
+    ensure!(
+        !(is_external && config.has_rear_path),
+        "an external device has no path behind it: leave the original's round trips out"
     );
     ensure!((1280..=9000).contains(&mtu_bytes), "mtu {mtu_bytes}: choose 1280 to 9000 bytes");
     ensure!(!config.clients.is_empty(), "the testbed has no client addresses; give a prefix");

@@ -24,8 +24,8 @@ use nilometer_lab::generate::{
     Client, ClientConfig, Execution, Limits, LiveCounters, Outcome, Server, ServerConfig,
     ServerReport, giving_up,
 };
+use nilometer_lab::trial::altered::cut;
 use nilometer_lab::trial::config::{DURATION_MAX_S, DURATION_MIN_S};
-use nilometer_lab::trial::run::cut;
 use nilometer_lab::trial::{planning, signals};
 use nilometer_linux::scheduling::{Class, Timed};
 

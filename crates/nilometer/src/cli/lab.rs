@@ -108,6 +108,10 @@ struct RunArgs {
     /// Hand data to TCP as fast as the device lets it, and not at the rate at which the original shows it.
     #[arg(long)]
     unpaced: bool,
+    /// Play the original's round trips: paths on both sides of the device delay each pair of hosts as its handshakes
+    /// say, and pauses are the hosts' own.
+    #[arg(long)]
+    round_trips: bool,
     /// Fit all of the original into a minute, by its laws: gaps are divided, connections and bytes kept.
     #[arg(long)]
     fit: bool,
@@ -243,6 +247,7 @@ impl RunArgs {
         config.speed = self.speed.unwrap_or(config.speed);
         config.rate = self.rate.or(config.rate);
         config.unpaced |= self.unpaced;
+        config.round_trips |= self.round_trips;
         config.fit |= self.fit;
         config.keep = self.keep.unwrap_or(config.keep);
         config.model.harpoon |= self.harpoon;

@@ -301,6 +301,16 @@ pub fn privileged(what: &str) -> bool {
     }
 }
 
+/// Does it for all of them at once: what waits for clocks more than it computes.
+pub fn at_once<T: Copy + Send>(all: &[T], what: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for &one in all {
+            let what = &what;
+            scope.spawn(move || what(one));
+        }
+    });
+}
+
 /// A port of loopback that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");

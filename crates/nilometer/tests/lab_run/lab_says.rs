@@ -5,6 +5,7 @@ mod captures;
 mod fault;
 mod first_minute;
 mod path;
+mod round_trips;
 mod scheduling;
 mod simulated_hosts;
 mod virtual_clock;

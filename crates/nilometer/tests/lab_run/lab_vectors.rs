@@ -70,6 +70,7 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
         dut: DutKind::Wire,
         config: &config,
         router: None,
+        paths: [None; 2],
         connections: &plan,
         scripts: &scripts,
         end_ns: 400 * MS,

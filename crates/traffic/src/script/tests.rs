@@ -3,15 +3,15 @@
 use super::*;
 use alloc::vec;
 
-fn step(by: Side, awaits: u64, pause_ns: u64, act: Act) -> Step {
+pub(super) fn step(by: Side, awaits: u64, pause_ns: u64, act: Act) -> Step {
     Step { by, awaits, pause_ns, act }
 }
 
-fn send(bytes: u64, segments: u32, took_ns: u64) -> Act {
+pub(super) fn send(bytes: u64, segments: u32, took_ns: u64) -> Act {
     Act::Send { bytes, segments, took_ns }
 }
 
-fn script(steps: Vec<Step>) -> Script {
+pub(super) fn script(steps: Vec<Step>) -> Script {
     Script {
         opening: Opening::Seen,
         steps,
@@ -23,7 +23,7 @@ fn script(steps: Vec<Step>) -> Script {
 }
 
 /// Two exchanges: the client thinks for 100 after an answer that comes 30 after each request.
-fn two_exchanges() -> Script {
+pub(super) fn two_exchanges() -> Script {
     script(vec![
         step(Side::Client, 0, 10, send(400, 1, 0)),
         step(Side::Server, 400, 30, send(900, 1, 0)),

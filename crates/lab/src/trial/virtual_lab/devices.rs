@@ -43,12 +43,12 @@ fn seen_of(noted: NotedBox, paths: &Paths, now: Time) -> Result<FaultSeen> {
     FaultSeen::of(&node, paths.clone(), truth)
 }
 
-/// The path in front of the device.
+/// The path in front of the device, or behind it.
 pub(super) struct PathBox(NotedBox);
 
 impl PathBox {
-    pub(super) fn new(paths: &Paths, seed: u64) -> PathBox {
-        PathBox(noted_box(paths, seed, Stands::AsPath))
+    pub(super) fn new(paths: &Paths, seed: u64, stands: Stands) -> PathBox {
+        PathBox(noted_box(paths, seed, stands))
     }
 
     pub(super) fn node(&mut self) -> Box<dyn Node<Place, HeapMemory> + '_> {

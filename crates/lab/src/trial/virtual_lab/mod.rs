@@ -6,7 +6,8 @@
 //!          └────────── the meter ───────┘               every frame, stamped by that clock
 //! ```
 //!
-//! With a path, a fault box stands between the client's cable and the meter.
+//! With a path, a fault box stands between the client's cable and the meter; with round trips, another one between the
+//! meter and the server's.
 //! Frames have real headers, so the meter, the judge and the page are those of a live leg. Nothing here asks the
 //! kernel for anything: the result is a function of plan, device and seed, for any user on any machine.
 
@@ -29,6 +30,8 @@ use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
 use super::simulated_hosts::{self, Hosts};
+use crate::device::fault::Stands;
+use crate::device::paths::Paths;
 use devices::{Device, PathBox};
 
 /// The wall clock at the traffic's beginning, ns since 1970: the first second of 2020.
@@ -81,8 +84,10 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     let scores = leg.scores();
     let mut hosts = Hosts::new(leg.config, scores, &layout)?;
     let mut device = Device::new(leg, &layout)?;
-    let path = leg.config.path.as_ref();
-    let mut path = path.map(|paths| (paths, PathBox::new(paths, leg.config.seed)));
+    let [front, rear] = leg.paths;
+    let boxed = |paths, stands| PathBox::new(paths, leg.config.seed, stands);
+    let mut path = front.map(|paths| (paths, boxed(paths, Stands::AsPath)));
+    let mut rear = rear.map(|paths| (paths, boxed(paths, Stands::AsRearPath)));
     let stay = leg::longest_stay(leg);
     let watch = Watch {
         origin_ns: ORIGIN_NS,
@@ -102,16 +107,19 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         ends: ends(leg.dut, path.is_some()),
     };
     let mut memory = HeapMemory::new(BUFFERS);
-    let on_path = path.as_ref().map_or(Span::ZERO, |(paths, _)| paths.longest_stay());
-    let between = (path.as_mut().map(|(_, path)| path), &mut device);
+    let stays = leg.paths.into_iter().flatten().map(Paths::longest_stay);
+    let stay = stays.fold(stay, |sum, stay| sum + stay);
+    let [front, behind] = [&mut path, &mut rear].map(|path| path.as_mut().map(|(_, path)| path));
+    let between = (front, &mut device, behind);
     let (played_until, settled) =
-        run(&mut hosts, between, (&mut meter, &mut memory), (leg, stay + on_path), live, stop);
+        run(&mut hosts, between, (&mut meter, &mut memory), (leg, stay), live, stop);
     let Metering { ledger, sides, .. } = meter;
     let rings = sides.map(|side| RingStatistics { packets: side.frames(), ..Default::default() });
     let sighted = ledger.finish(rings)?;
     let (executions, served) = hosts.executions(leg.config, scores);
     let (router, fault) = device.seen(leg, settled)?;
-    let path = path.map(|(paths, path)| path.seen(paths, settled)).transpose()?;
+    let [path, rear_path] =
+        [path, rear].map(|path| path.map(|(paths, path)| path.seen(paths, settled)).transpose());
     let [client, server] = sides.map(|side| LinkStatistics {
         rx_packets: side.received,
         rx_bytes: side.received_bytes,
@@ -128,7 +136,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         not_restored: Vec::new(),
         router,
         fault,
-        path,
+        path: path?,
+        rear_path: rear_path?,
         simulated: Some(hosts.seen()),
         scheduling: Scheduling::default(),
         origin_ns: ORIGIN_NS,
@@ -141,7 +150,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
 /// Runs all nodes until the plan is over, and then until what is under way has arrived; both moments.
 fn run(
     hosts: &mut Hosts,
-    (path, device): (Option<&mut PathBox>, &mut Device),
+    (path, device, rear): (Option<&mut PathBox>, &mut Device, Option<&mut PathBox>),
     (meter, memory): (&mut Metering<'_>, &mut HeapMemory),
     (leg, stay): (&Leg<'_>, Span),
     live: &LegLive,
@@ -152,6 +161,7 @@ fn run(
     let mut nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> = vec![Box::new(client)];
     nodes.extend(path.map(PathBox::node));
     nodes.extend(device.node());
+    nodes.extend(rear.map(PathBox::node));
     nodes.push(Box::new(server));
     let cables = cables(nodes.len());
     let mut clock = VirtualClock::new(nodes, &cables, Turns::default());

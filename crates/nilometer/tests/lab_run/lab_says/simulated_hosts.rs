@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Room, privileged};
+use crate::common::{Room, at_once, privileged};
 
 /// Files of the small model in each of its intervals.
 const FILES: [u64; 2] = [40, 40];
@@ -55,8 +55,8 @@ fn simulated_hosts_carry_what_the_kernels_carry() {
     if !privileged("simulated hosts beside the kernel's") {
         return;
     }
-    let room = room("simulated-hosts");
-    for dut in ["wire", "linux", "nilometer"] {
+    let carry = |dut: &str| {
+        let room = room(&format!("simulated-hosts-{dut}"));
         let kernel = run(&room, &["--dut", dut]);
         assert_eq!((&kernel["hosts"], &kernel["late_events"]), (&"kernel".into(), &Value::Null));
         let by_kernel = received(&room);
@@ -78,7 +78,8 @@ fn simulated_hosts_carry_what_the_kernels_carry() {
             (&0.into(), &0.into()),
             "{replay}"
         );
-    }
+    };
+    at_once(&["wire", "linux", "nilometer"], carry);
 }
 
 /// Scripts of whole connections, whose steps wait for bytes of the other end and for pauses.
@@ -104,8 +105,8 @@ fn every_stack_recovers_what_a_fault_box_loses() {
     if !privileged("simulated hosts through a fault box") {
         return;
     }
-    let room = room("simulated-loss");
-    for congestion in ["newreno", "reno", "sack", "cubic", "bbr", "fulltcp"] {
+    let recovers = |congestion: &str| {
+        let room = room(&format!("simulated-loss-{congestion}"));
         let words = ["--hosts", "simulated", "--congestion", congestion, "--replay-hosts"];
         let faults = ["--fault", "rate=100Mbit,delay=2ms,loss=0.02,corrupt=0.005"];
         let result = run(&room, &[&words[..], &faults].concat());
@@ -123,6 +124,9 @@ fn every_stack_recovers_what_a_fault_box_loses() {
             "{congestion}: {corrupted:?} of {damaged}"
         );
         assert_eq!(hosts["replay"]["differences"], 0, "{congestion}: {}", hosts["replay"]);
+    };
+    for together in [["newreno", "reno", "sack"], ["cubic", "bbr", "fulltcp"]] {
+        at_once(&together, recovers);
     }
 }
 

@@ -1,0 +1,280 @@
+//! A script without the network's share of its pauses.
+//!
+//! The meter stood somewhere between the ends, and a pause that it saw is not that of an end alone:
+//!
+//! ```text
+//!   client          meter                      server
+//!     │── request ────▶│───────── d ────────────▶│
+//!     │                │                         │ p   the server's own pause
+//!     │◀───────────────│◀──────── d ─────────────│
+//!                      └── seen: d + p + d ──────┘
+//! ```
+//!
+//! Where hosts are microseconds apart, what was seen is what an end has to wait. Where a path brings the round trip
+//! 2 d again, the end waits for p alone, or the path's time would be played twice. An end's step follows what it
+//! heard or what it did itself, whichever was later *at the end*: it hears d after a packet passed the meter, and what
+//! it sends passes d after it was sent. The server accepts when the handshake is over, three ways after its SYN passed.
+//!
+//! How far the ends are, handshakes tell, and the fastest answer: from what a step awaits to the step, the meter sees a
+//! round trip and more. (A handshake alone may have waited for somebody: one of 339 ms was followed by an answer within
+//! 288.)
+//!
+//! A pause is never less than nothing: where a pair's other handshakes took longer, the rest is left in it; where
+//! this one's packets were faster than the least handshake, the step comes as soon as it can.
+
+use alloc::vec::Vec;
+
+use nilometer_conversation::{Act, Opening, Side, Step};
+
+use super::Script;
+
+/// The network on both sides of the meter: from there to an end and back again, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoundTrip {
+    /// To the client and back.
+    pub client_ns: u64,
+    /// To the server and back.
+    pub server_ns: u64,
+}
+
+impl RoundTrip {
+    /// One way between the meter and an end, ns.
+    pub fn one_way_ns(&self, side: Side) -> u64 {
+        match side {
+            Side::Client => self.client_ns / 2,
+            Side::Server => self.server_ns / 2,
+        }
+    }
+}
+
+/// When what an end sent passed the meter.
+#[derive(Debug, Default)]
+struct Passed {
+    /// Bytes behind a step (and one for a FIN), and from when to when they passed; ns.
+    steps: Vec<(u64, [u64; 2])>,
+    /// When its last step ended, ns; none before its first.
+    done_ns: Option<u64>,
+}
+
+impl Passed {
+    /// Do so many bytes end with a step, so that it is known when they had passed?
+    fn is_whole(&self, awaits: u64) -> bool {
+        self.steps.binary_search_by_key(&awaits, |step| step.0).is_ok()
+    }
+
+    /// When so many of its bytes had passed; a step's bytes pass evenly. None where nothing is awaited.
+    fn when(&self, awaits: u64) -> Option<u64> {
+        if awaits == 0 {
+            return None;
+        }
+        let at = self.steps.partition_point(|step| step.0 < awaits);
+        let Some(&(behind, [begins_ns, ends_ns])) = self.steps.get(at) else {
+            return self.steps.last().map(|step| step.1[1]);
+        };
+        let before = at.checked_sub(1).map_or(0, |before| self.steps[before].0);
+        let share = u128::from(awaits - before) * u128::from(ends_ns - begins_ns);
+        Some(begins_ns + (share / u128::from(behind - before)) as u64)
+    }
+
+    fn take(&mut self, act: Act, at_ns: u64) {
+        let behind = self.steps.last().map_or(0, |step| step.0);
+        let (bytes, took_ns) = match act {
+            Act::Send { bytes, took_ns, .. } => (bytes, took_ns),
+            Act::Fin => (1, 0),
+            Act::Reset => (0, 0),
+        };
+        let ends_ns = at_ns.saturating_add(took_ns);
+        if bytes > 0 {
+            self.steps.push((behind.saturating_add(bytes), [at_ns, ends_ns]));
+        }
+        self.done_ns = Some(ends_ns);
+    }
+}
+
+/// The least from what a step of each end answers to the step, the client's first, as the meter saw it; ns.
+pub(crate) fn fastest_answers(steps: &[Step]) -> [Option<u64>; 2] {
+    let mut least: [Option<u64>; 2] = [None; 2];
+    walk(steps, |step, at_ns, (heard_ns, _), other| {
+        // (A reset may await more than its end had heard; within a step it is not known when a byte passed.)
+        if let Some(heard_ns) =
+            heard_ns.filter(|_| step.act != Act::Reset && other.is_whole(step.awaits))
+        {
+            let of = &mut least[step.by.index()];
+            *of = (*of).into_iter().chain([at_ns - heard_ns]).min();
+        }
+    });
+    least
+}
+
+/// Goes through steps as the meter saw them: each with when it began, and when its end had heard what it
+/// awaits and done its last, ns; and what the other end had sent.
+fn walk(steps: &[Step], mut visit: impl FnMut(&Step, u64, (Option<u64>, Option<u64>), &Passed)) {
+    let mut passed = [Passed::default(), Passed::default()];
+    for step in steps {
+        let own = step.by.index();
+        let (heard_ns, done_ns) = (passed[1 - own].when(step.awaits), passed[own].done_ns);
+        let since_ns = heard_ns.unwrap_or(0).max(done_ns.unwrap_or(0));
+        let at_ns = since_ns.saturating_add(step.pause_ns);
+        visit(step, at_ns, (heard_ns, done_ns), &passed[1 - own]);
+        passed[own].take(step.act, at_ns);
+    }
+}
+
+impl Script {
+    /// The same, where the path to each end takes as long as it did in the original: what is left of each pause is
+    /// the end's own.
+    pub fn freed(mut self, trip: RoundTrip) -> Script {
+        if !matches!(self.opening, Opening::Seen | Opening::Unseen) {
+            return self;
+        }
+        let mut pauses_ns = Vec::with_capacity(self.steps.len());
+        walk(&self.steps, |step, at_ns, before, _| {
+            pauses_ns.push(own_pause(step, at_ns, before, trip));
+        });
+        for (step, pause_ns) in self.steps.iter_mut().zip(pauses_ns) {
+            step.pause_ns = pause_ns;
+        }
+        self
+    }
+}
+
+/// How long an end waits by itself before a step that passes the meter at `at_ns`, after what it had heard and done by
+/// the meter's clock.
+fn own_pause(
+    step: &Step,
+    at_ns: u64,
+    (heard_ns, done_ns): (Option<u64>, Option<u64>),
+    trip: RoundTrip,
+) -> u64 {
+    let way = i128::from(trip.one_way_ns(step.by));
+    let begins = match step.by {
+        Side::Client => -way,
+        // The SYN's way, the answer's to the client and the acknowledgement's back.
+        Side::Server => 3 * way + 2 * i128::from(trip.one_way_ns(Side::Client)),
+    };
+    let done = done_ns.map_or(begins, |done| i128::from(done) - way);
+    let heard = heard_ns.map_or(begins, |heard| i128::from(heard) + way);
+    let pause = i128::from(at_ns) - way - done.max(heard);
+    u64::try_from(pause.max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{script, send, step, two_exchanges};
+    use super::*;
+    use alloc::vec;
+
+    /// When the steps of a script pass the meter, where paths take this long and both ends are as fast as they may be:
+    /// another way of saying what a speaker does.
+    fn played(script: &Script, trip: RoundTrip) -> Vec<u64> {
+        let way = Side::BOTH.map(|side| trip.one_way_ns(side));
+        let accepted = 3 * way[1] + 2 * way[0];
+        // By a clock at the meter that begins so early that nothing is before it.
+        let lead = way[0];
+        let (mut done, mut passes) = ([0, lead + accepted], Vec::new());
+        // For each end, what the other one's bytes are when.
+        let mut arrives: [Vec<(u64, u64)>; 2] = [Vec::new(), Vec::new()];
+        let mut sent = [0; 2];
+        for step in &script.steps {
+            let own = step.by.index();
+            let heard = arrives[own].iter().find(|(bytes, _)| *bytes >= step.awaits);
+            let heard = heard.filter(|_| step.awaits > 0).map_or(0, |&(_, at)| at);
+            let begins = done[own].max(heard) + step.pause_ns;
+            let (bytes, took) = match step.act {
+                Act::Send { bytes, took_ns, .. } => (bytes, took_ns),
+                Act::Fin => (1, 0),
+                Act::Reset => (0, 0),
+            };
+            sent[own] += bytes;
+            done[own] = begins + took;
+            arrives[1 - own].push((sent[own], begins + took + way[0] + way[1]));
+            passes.push(begins + way[own] - lead);
+        }
+        passes
+    }
+
+    const TRIP: RoundTrip = RoundTrip { client_ns: 40, server_ns: 200 };
+
+    /// What a meter would have seen of the same ends with these paths.
+    fn seen(own: &Script, trip: RoundTrip) -> Script {
+        let passes = played(own, trip);
+        let mut seen = own.clone();
+        let mut passed = [Passed::default(), Passed::default()];
+        for (step, at_ns) in seen.steps.iter_mut().zip(passes) {
+            let heard = passed[1 - step.by.index()].when(step.awaits).unwrap_or(0);
+            let since = heard.max(passed[step.by.index()].done_ns.unwrap_or(0));
+            step.pause_ns = at_ns - since;
+            passed[step.by.index()].take(step.act, at_ns);
+        }
+        seen
+    }
+
+    #[test]
+    fn pauses_of_the_ends_come_back_from_what_a_meter_saw_of_them() {
+        let own = two_exchanges();
+        // (A client's first pause counts from the connect, and so has the handshake in it.)
+        let mut own = own;
+        own.steps[0].pause_ns += 240;
+        let seen = seen(&own, TRIP);
+        assert_eq!(seen.steps[1].pause_ns, 30 + 200, "the server's, with its way there and back");
+        assert_eq!(seen.steps[2].pause_ns, 100 + 40, "the client's");
+        let freed = seen.clone().freed(TRIP);
+        assert_eq!(freed, own);
+        assert_eq!(played(&freed, TRIP), played(&own, TRIP));
+    }
+
+    #[test]
+    fn the_fastest_answer_of_each_end_is_found() {
+        let seen = seen(&two_exchanges(), TRIP);
+        assert_eq!(fastest_answers(&seen.steps), [Some(5 + 40), Some(1 + 200)], "before the FINs");
+        let early = script(vec![
+            step(Side::Client, 0, 240, send(10, 1, 0)),
+            step(Side::Server, 11, 0, Act::Reset),
+        ]);
+        assert_eq!(fastest_answers(&early.steps), [None, None], "a reset is no answer");
+    }
+
+    #[test]
+    fn without_a_path_nothing_is_freed() {
+        assert_eq!(two_exchanges().freed(RoundTrip::default()), two_exchanges());
+    }
+
+    #[test]
+    fn a_server_that_speaks_first_has_the_handshake_behind_it() {
+        let own = script(vec![step(Side::Server, 0, 7, send(50, 1, 0))]);
+        let seen = seen(&own, TRIP);
+        assert_eq!(seen.steps[0].pause_ns, 3 * 100 + 2 * 20 + 7 + 100);
+        assert_eq!(seen.freed(TRIP), own);
+    }
+
+    #[test]
+    fn what_follows_an_own_step_keeps_its_pause() {
+        let own = script(vec![
+            step(Side::Client, 0, 240, send(10, 1, 0)),
+            step(Side::Client, 0, 900, send(20, 4, 60)),
+            step(Side::Client, 0, 5, Act::Fin),
+        ]);
+        assert_eq!(seen(&own, TRIP).freed(TRIP), own);
+    }
+
+    #[test]
+    fn a_pause_shorter_than_the_path_becomes_none() {
+        let fast = script(vec![
+            step(Side::Client, 0, 240, send(10, 1, 0)),
+            step(Side::Server, 10, 150, send(20, 1, 0)),
+        ]);
+        assert_eq!(fast.freed(TRIP).steps[1].pause_ns, 0);
+    }
+
+    #[test]
+    fn who_answers_a_part_of_what_is_sent_heard_it_while_it_was_sent() {
+        let own = script(vec![
+            step(Side::Client, 0, 240, send(1_000, 10, 900)),
+            step(Side::Server, 500, 30, send(20, 1, 0)),
+        ]);
+        // Half of it passes 450 after its beginning, and the answer 200 + 30 later.
+        let mut seen = own.clone();
+        seen.steps[1].pause_ns = 230;
+        assert_eq!(seen.freed(TRIP), own);
+    }
+}
