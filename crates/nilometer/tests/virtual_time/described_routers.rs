@@ -118,11 +118,20 @@ fn red_of_a_described_router_marks_and_distributed_queueing_carries() {
     assert!(number(&first, "utilisation") > 0.9, "{first}");
     let early: u64 = ["early", "forced", "full"].iter().map(|reason| dropped(&first, reason)).sum();
     assert!(early > 0, "{}", first["routers"]);
+    assert_eq!(first["routers"][0]["marked"], 0, "nobody takes marks");
     // A run is a function of scenario and seed, whatever the threads.
     let again = simulate(&room, FILE, red, &["--threads", "2"]);
     assert_eq!(again, first);
     let other = simulate(&room, FILE, red, &["--seed", "4"]);
     assert_ne!(other["routers"], first["routers"]);
+    // Who takes marks (RFC 3168) hears of a queue by them, and slows down.
+    let ecn = scenario(FILE).replace("tcp = \"sack\"", "tcp = \"sack\"\necn = true");
+    room.write("scenario.toml", ecn);
+    room.write("router.toml", red.replace("100 }", "100, ecn = true }"));
+    let marked = &room.counted(&["simulate", "scenario.toml", "--json"])["points"][0];
+    assert!(number(&marked["routers"][0], "marked") > 20.0, "{}", marked["routers"]);
+    assert!(number(marked, "utilisation") > 0.9, "{marked}");
+    assert!(dropped(marked, "early") < dropped(&first, "early"), "{}", marked["routers"]);
 }
 
 #[test]

@@ -229,9 +229,14 @@ mod tests {
         assert_eq!(fastest_answers(&seen.steps), [Some(5 + 40), Some(1 + 200)], "before the FINs");
         let early = script(vec![
             step(Side::Client, 0, 240, send(10, 1, 0)),
-            step(Side::Server, 11, 0, Act::Reset),
+            step(Side::Server, 10, 0, Act::Reset),
         ]);
         assert_eq!(fastest_answers(&early.steps), [None, None], "a reset is no answer");
+        let within = script(vec![
+            step(Side::Client, 0, 240, send(1_000, 10, 900)),
+            step(Side::Server, 500, 1, send(10, 1, 0)),
+        ]);
+        assert_eq!(fastest_answers(&within.steps), [None, None], "who knows when the 500 passed");
     }
 
     #[test]
@@ -275,6 +280,15 @@ mod tests {
         // Half of it passes 450 after its beginning, and the answer 200 + 30 later.
         let mut seen = own.clone();
         seen.steps[1].pause_ns = 230;
+        assert_eq!(seen.freed(TRIP), own);
+        // So it did although it had itself sent something meanwhile.
+        let own = script(vec![
+            step(Side::Client, 0, 240, send(1_000, 10, 900)),
+            step(Side::Server, 0, 160, send(7, 1, 0)),
+            step(Side::Server, 500, 30, send(20, 1, 0)),
+        ]);
+        let mut seen = own.clone();
+        (seen.steps[1].pause_ns, seen.steps[2].pause_ns) = (160 + 340 + 100, 230);
         assert_eq!(seen.freed(TRIP), own);
     }
 }
