@@ -53,6 +53,8 @@ fn build(linker: &Path) -> PathBuf {
         .env("RUSTC", COMPILER)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", &target)
+        // (Compiling takes longer than running what was compiled.)
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
         .env_remove("RUSTFLAGS")
         .output()
