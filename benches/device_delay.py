@@ -222,7 +222,7 @@ class Prepared:
         """DPDK's testpmd, which passes frames between AF_PACKET ports."""
         ports = [f"--vdev=eth_af_packet{number},iface={name}" for number, name in enumerate(("dc", "ds"))]
         memory = ["--no-huge", "-m", "256", "--no-pci", "--file-prefix", self.device]
-        self.start(tool("dpdk-testpmd"), *memory, *ports, "--", "--auto-start", "--forward-mode=io", "--no-mlockall")
+        self.start(tool("dpdk-testpmd"), *memory, *ports, "--", "--auto-start", "--forward-mode=io", "--no-mlockall", "--total-num-mbufs=16384")
         time.sleep(3)
 
     def stream(self, nilometer, words):

@@ -4,28 +4,22 @@
 //! so that several suites on one machine, and the machine's own, do not know of each other, and nothing is
 //! left of them however they and we end. What they put elsewhere, below `/run` and `/var/tmp`, is there too.
 //!
-//! A daemon is killed when its value goes, or when the process that started it ends, however that comes
-//! about: the kernel would see to that, but forgets it when a process gives up root, so a shell waits for
-//! the end of a pipe of ours. It is there before the daemon, and the daemon itself tells it its number
-//! before it becomes FRR, so that there is no moment at which we could be killed and the daemon stay.
-//!
 //! Debian makes a user for the daemons, to whom they give up root. In a user namespace, as an ordinary user
 //! has it, there is no user but root: its numbers are not mapped, and the kernel answers "Invalid argument".
 //! There the daemons are shown a list of users in which theirs has root's numbers, which are our user's
 //! outside: they have no right that we have not.
 
 use std::fs::{self, File};
-use std::io::PipeWriter;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::daemon::Daemon;
 use super::mounts::{self, Mounts};
 use super::namespace::Namespace;
 use super::testbed::DevicePort;
@@ -45,65 +39,6 @@ const GROUPS: &str = "root:x:0:\nfrr:x:0:\nfrrvty:x:0:frr\n";
 /// Whether the daemons are on this machine.
 pub fn is_installed() -> bool {
     ["zebra", "staticd"].iter().all(|name| Path::new(FOLDER).join(name).exists())
-}
-
-/// A process of ours, killed when this goes.
-#[derive(Debug)]
-pub struct Daemon {
-    child: Child,
-    watcher: Child,
-    _told: PipeWriter,
-}
-
-/// A watcher: a shell that reads a process number from a pipe and kills that process at the pipe's end of
-/// file, so when this process ends; and the pipe's end for writing.
-fn watcher() -> Result<(Child, PipeWriter)> {
-    let (theirs, ours) = std::io::pipe().context("cannot make a pipe")?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "read -r process && { read -r _; kill -9 \"$process\"; }"]);
-    // A terminal's interrupt is for us, and must not end who waits for our end.
-    shell.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    Ok((shell.spawn().context("cannot start a shell")?, ours))
-}
-
-/// Writes this process's number and a line's end; for use between fork and exec.
-fn tell_number(pipe: libc::c_int) -> bool {
-    // SAFETY: getpid takes nothing and cannot fail.
-    let mut number = unsafe { libc::getpid() };
-    let mut digits = [b'\n'; 12];
-    let mut from = digits.len() - 1;
-    while number > 0 {
-        from -= 1;
-        digits[from] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    let text = &digits[from..];
-    // SAFETY: the pointer and the length are those of a live slice.
-    let written = unsafe { libc::write(pipe, text.as_ptr().cast(), text.len()) };
-    written == text.len() as isize
-}
-
-impl Daemon {
-    /// Its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Ends it as SIGKILL does, without a word.
-    pub fn kill(&mut self) {
-        // The watcher first, or it would kill whoever has the daemon's number next. These fail only for those
-        // that have ended.
-        for process in [&mut self.watcher, &mut self.child] {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// The daemons of one router: a namespace, and a folder in which they meet.
@@ -158,29 +93,7 @@ impl<'a> Suite<'a> {
         command.args(["-P", "0"]).args(words);
         let log = File::create(file("log")).with_context(|| format!("FRR's {name}"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let (mut watcher, told) = watcher()?;
-        let network = self.namespace.as_fd().as_raw_fd();
-        let (mounts, pipe) = (self.mounts.as_fd().as_raw_fd(), told.as_raw_fd());
-        // SAFETY: between fork and exec only setns, prctl, getpid and write are called, which take integers
-        // and a live slice; the descriptors are open in the child as they are here.
-        unsafe {
-            command.pre_exec(move || {
-                let enters = libc::setns(network, libc::CLONE_NEWNET) == 0
-                    && libc::setns(mounts, libc::CLONE_NEWNS) == 0
-                    && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0;
-                if enters && tell_number(pipe) {
-                    return Ok(());
-                }
-                Err(std::io::Error::last_os_error())
-            });
-        }
-        let child = command.spawn().with_context(|| format!("cannot start FRR's {name}"));
-        if child.is_err() {
-            // It ends by itself with the pipe, unless it has already.
-            let _ = watcher.kill();
-            watcher.wait().context("a shell cannot be ended")?;
-        }
-        Ok(Daemon { child: child?, watcher, _told: told })
+        Daemon::spawn(command, (self.namespace, &self.mounts), &format!("FRR's {name}"))
     }
 
     /// Waits until a daemon answers on its socket.
@@ -301,8 +214,6 @@ fn gateway_routes() -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-    use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn a_map_has_its_ranges() {
@@ -311,33 +222,5 @@ mod tests {
         assert!(is_in_map(one, 0) && !is_in_map(one, 1) && !is_in_map(one, 65_534));
         assert!(is_in_map("0 1000 1\n1 100000 65536\n", 65_536));
         assert!(!is_in_map("", 0));
-    }
-
-    #[test]
-    fn who_is_watched_ends_with_us_and_not_before() {
-        let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a process");
-        let (mut shell, mut told) = watcher().expect("a shell");
-        writeln!(told, "{}", sleeper.id()).expect("it listens");
-        thread::sleep(Duration::from_millis(50));
-        assert!(sleeper.try_wait().expect("ours").is_none());
-        // As the kernel does with our end of the pipe when we are killed.
-        drop(told);
-        assert_eq!(sleeper.wait().expect("ours").signal(), Some(libc::SIGKILL));
-        shell.wait().expect("ours");
-        let child = Command::new("sleep").arg("60").spawn().expect("a process");
-        let (watcher, told) = watcher().expect("a shell");
-        let mut daemon = Daemon { child, watcher, _told: told };
-        daemon.kill();
-        assert!(daemon.child.try_wait().expect("ours").is_some());
-    }
-
-    #[test]
-    fn who_watches_is_told_a_number_in_digits() {
-        let (mut read, write) = std::io::pipe().expect("a pipe");
-        assert!(tell_number(write.as_raw_fd()));
-        drop(write);
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut read, &mut text).expect("text");
-        assert_eq!(text, format!("{}\n", std::process::id()));
     }
 }

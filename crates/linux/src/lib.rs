@@ -1,10 +1,11 @@
 //! What speaks to the Linux kernel: namespaces, veth pairs, packet rings, a router's ports (AF_XDP, AF_PACKET, TAP),
-//! BPF programs, netlink, clocks, timers and epoll, and FRR's daemons.
+//! BPF programs, netlink, clocks, timers and epoll, and the daemons of FRR and of switches in user space.
 
 pub mod borrowed;
 mod bpf;
 pub mod bridge;
 pub mod clock;
+pub mod daemon;
 pub mod epoll;
 pub mod flow_offload;
 pub mod frr;
@@ -40,6 +41,7 @@ pub mod tap;
 mod tcx;
 pub mod testbed;
 pub mod usage;
+pub mod user_switch;
 pub mod veth;
 mod virtio_header;
 pub mod xdp;

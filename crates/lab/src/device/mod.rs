@@ -1,9 +1,11 @@
-//! Devices that are nodes: driven by the real clock between two interfaces of the testbed.
+//! Devices: nodes that are driven by the real clock between two interfaces of the testbed, the kernel, and programs of
+//! others.
 
 pub mod driver;
 pub mod fault;
 pub mod kernel;
 pub mod paths;
+pub mod processes;
 pub mod recording;
 pub mod rules;
 pub mod spec;

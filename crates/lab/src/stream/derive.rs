@@ -104,8 +104,9 @@ pub fn derive((dut, seed): (&str, u64), bps: f64, seconds: f64) -> Result<Vec<De
         };
         // A device that takes files or interfaces is named on the command line.
         let named = DutKind::ALL.into_iter().find(|one| one.name() == dut);
-        let alone = [DutKind::Linux, DutKind::Nilometer, DutKind::Bridge, DutKind::Frr];
-        config.dut = named.filter(|dut| alone.contains(dut)).unwrap_or(config.dut);
+        let wants_more =
+            [DutKind::Nftables, DutKind::Xdp, DutKind::Fault, DutKind::External, DutKind::Wire];
+        config.dut = named.filter(|dut| !wants_more.contains(dut)).unwrap_or(config.dut);
         let mean_bytes = config.pattern.sizes(frame_bytes).mean_bytes();
         config.pps = Some(bps / (8.0 * mean_bytes));
         Derived { name, config }

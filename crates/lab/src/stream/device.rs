@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use nilometer_linux::frr::FrrDevice;
+use anyhow::Result;
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Role, Timed};
-use nilometer_linux::testbed::{DeviceKind, Testbed, TestbedConfig};
+use nilometer_linux::testbed::{Testbed, TestbedConfig};
 use nilometer_linux::xdp_object::{AttachedXdp, XdpObject};
 use nilometer_routerd::testbed::RouterFile;
 use nilometer_sim::fault::FaultCounts;
@@ -18,9 +17,11 @@ use super::config::StreamConfig;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::kernel::{attach_programs, make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
+use crate::device::processes::Processes;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
 use crate::trial::config::DutKind;
+use crate::trial::leg::{device_kind, processes};
 use crate::trial::router::{RouterSeen, RouterUnderTest};
 use crate::wiring::ExternalSection;
 use crate::wiring::check::{Families, ensure_wired};
@@ -89,19 +90,11 @@ impl Asked {
 
 /// What the testbed for a device is to look like.
 pub fn testbed_config(asked: &Asked) -> TestbedConfig {
-    let device = match asked.dut {
-        DutKind::Nilometer => DeviceKind::Program,
-        DutKind::Linux | DutKind::Nftables | DutKind::Xdp => DeviceKind::Linux,
-        DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
-        DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
-        DutKind::External => DeviceKind::External,
-        DutKind::Wire => DeviceKind::Wire,
-    };
     let usual = TestbedConfig::default();
     // (A stream is of IPv4; neighbours and routes of the other family would be of no use.)
     let four = |all: Vec<Prefix>| all.into_iter().filter(|one| !one.is_ipv6()).collect();
     TestbedConfig {
-        device,
+        device: device_kind(asked.dut),
         clients: four(usual.clients),
         servers: four(usual.servers),
         links: four(usual.links),
@@ -114,7 +107,7 @@ pub fn testbed_config(asked: &Asked) -> TestbedConfig {
 pub struct Device<'a> {
     router: Option<RouterUnderTest<'a>>,
     fault: Option<FaultDevice>,
-    _frr: Option<FrrDevice<'a>>,
+    _processes: Option<Processes<'a>>,
     _programs: Option<AttachedXdp>,
 }
 
@@ -168,13 +161,8 @@ impl<'a> Device<'a> {
         if let Some(fault) = &fault {
             timed.add(Role::FaultBox, fault.thread_id());
         }
-        let frr = match testbed.device().filter(|_| asked.dut == DutKind::Frr) {
-            Some(namespace) => {
-                Some(FrrDevice::start(namespace, &testbed.device_ports()).context("dut frr")?)
-            }
-            None => None,
-        };
-        Ok(Device { router, fault, _frr: frr, _programs: programs })
+        let processes = processes(asked.dut).map(|kind| Processes::start(kind, testbed));
+        Ok(Device { router, fault, _processes: processes.transpose()?, _programs: programs })
     }
 
     /// The traffic begins at that moment: what the device does by the clock, it does from then on.

@@ -129,6 +129,10 @@ nilometer_wire::named! {
         Bridge = "bridge",
         /// The Linux kernel's forwarding by routes that FRR's daemons keep.
         Frr = "frr",
+        /// Open vSwitch's datapath in user space.
+        Ovs = "ovs",
+        /// DPDK's testpmd on packet sockets.
+        Testpmd = "testpmd",
         /// The Linux kernel's forwarding behind XDP programs of `program` on its ports.
         Xdp = "xdp",
         /// A box that does to packets what `fault` says.

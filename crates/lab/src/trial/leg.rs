@@ -24,18 +24,19 @@ use super::simulated_hosts::live::LiveHosts;
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::kernel::{attach_programs, make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
+use crate::device::processes::{ProcessKind, Processes};
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use crate::wiring::ExternalSection;
 use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::say;
 use nilometer_linux::borrowed::ensure_lendable;
-use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
 use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use nilometer_linux::usage::usage;
+use nilometer_linux::user_switch::UserSwitchKind;
 use nilometer_linux::xdp_object::{AttachedXdp, XdpObject};
 use nilometer_routerd::testbed::RouterFile;
 
@@ -164,20 +165,37 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
     Testbed::build(&testbed_config(dut, config)?)
 }
 
+/// What stands in the device's namespace.
+pub fn device_kind(dut: DutKind) -> DeviceKind {
+    match dut {
+        DutKind::Nilometer => DeviceKind::Program,
+        DutKind::Linux | DutKind::Nftables | DutKind::Xdp => DeviceKind::Linux,
+        DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
+        DutKind::Fault | DutKind::Bridge | DutKind::Ovs | DutKind::Testpmd => {
+            DeviceKind::Transparent
+        }
+        DutKind::External => DeviceKind::External,
+        DutKind::Wire => DeviceKind::Wire,
+    }
+}
+
+/// The programs of others that a device is, if it is some.
+pub fn processes(dut: DutKind) -> Option<ProcessKind> {
+    match dut {
+        DutKind::Frr => Some(ProcessKind::Frr),
+        DutKind::Ovs => Some(ProcessKind::Switch(UserSwitchKind::OpenVSwitch)),
+        DutKind::Testpmd => Some(ProcessKind::Switch(UserSwitchKind::Testpmd)),
+        _ => None,
+    }
+}
+
 /// What that testbed is to look like.
 ///
 /// # Errors
 /// Where a pool is no prefix.
 pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig> {
     Ok(TestbedConfig {
-        device: match dut {
-            DutKind::Nilometer => DeviceKind::Program,
-            DutKind::Linux | DutKind::Nftables | DutKind::Xdp => DeviceKind::Linux,
-            DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
-            DutKind::Fault | DutKind::Bridge => DeviceKind::Transparent,
-            DutKind::External => DeviceKind::External,
-            DutKind::Wire => DeviceKind::Wire,
-        },
+        device: device_kind(dut),
         clients: prefixes(&config.traffic.clients)?,
         servers: prefixes(&config.traffic.servers)?,
         links: prefixes(&LINKS)?,
@@ -238,14 +256,6 @@ fn start_simulated(
     config.simulates_hosts().then(open).transpose().context("hosts simulated")
 }
 
-/// Starts FRR beside the kernel that forwards, if that is the device.
-fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
-    let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Frr) else {
-        return Ok(None);
-    };
-    FrrDevice::start(namespace, &testbed.device_ports()).map(Some).context("dut frr")
-}
-
 /// Makes the kernel of the device's namespace what the device is, where that is more than forwarding. Programs on its ports
 /// stay for as long as what is returned.
 fn set_up_kernel(
@@ -286,8 +296,8 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let round_trips = config.round_trips.then_some(&nowhere);
     let paths = [front.or(round_trips), rear.or(round_trips)];
     start_faults(config.dut, &testbed, (config, paths), &Arc::default())?;
-    if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
-        frr::try_out(namespace).context("dut frr")?;
+    if let (Some(namespace), Some(kind)) = (testbed.device(), processes(config.dut)) {
+        kind.try_out(namespace)?;
     }
     let (nothing, now) =
         (Scores { connections: &[], scripts: &[], length: Duration::ZERO }, Instant::now());
@@ -363,7 +373,8 @@ fn play_in(
     if let Some(router) = &router {
         router.wait_until_up()?;
     }
-    let _frr = start_frr(leg.dut, testbed)?;
+    let processes = processes(leg.dut).map(|kind| Processes::start(kind, testbed));
+    let _processes = processes.transpose()?;
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
     let timed =

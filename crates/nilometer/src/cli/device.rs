@@ -41,7 +41,7 @@ impl FromStr for Dut {
 /// Options of `lab run` about the device.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
-    /// The device under test: nilometer, linux, nftables, bridge, frr, xdp:FILE.o (your XDP programs on the ports of Linux),
+    /// The device under test: nilometer, linux, nftables, bridge, frr, ovs, testpmd, xdp:FILE.o (your XDP programs on the ports of Linux),
     /// fault, external or wire.
     #[arg(long)]
     dut: Option<Dut>,

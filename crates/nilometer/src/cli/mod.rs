@@ -233,7 +233,7 @@ mod tests {
             ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),
             (
                 "lab run --dut wir",
-                "the devices are nilometer, linux, nftables, bridge, frr, xdp:FILE.o, fault, external, wire",
+                "the devices are nilometer, linux, nftables, bridge, frr, ovs, testpmd, xdp:FILE.o, fault, external, wire",
             ),
         ];
         for (typed, end) in lines {

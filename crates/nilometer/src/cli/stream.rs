@@ -65,7 +65,7 @@ struct RunArgs {
     /// A STREAM.toml: the keys are the options below with `_` for `-`; options overrule it.
     #[arg(value_name = "STREAM.toml")]
     config: Option<PathBuf>,
-    /// The device under test: nilometer, linux, nftables, bridge, frr, xdp:FILE.o (your XDP programs on the ports of Linux),
+    /// The device under test: nilometer, linux, nftables, bridge, frr, ovs, testpmd, xdp:FILE.o (your XDP programs on the ports of Linux),
     /// fault, external or wire (linux).
     #[arg(long)]
     dut: Option<Dut>,

@@ -1,8 +1,14 @@
-//! Devices that the lab makes of the kernel: a bridge, and a packet filter in front of its forwarding.
+//! Devices that the lab makes of the kernel (a bridge, a packet filter in front of its forwarding, XDP programs), and
+//! switches in user space.
 
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nilometer_linux::user_switch::UserSwitchKind;
 use serde_json::Value;
 
-use crate::common::{Room, privileged, text};
+use crate::common::{BINARY, Room, privileged, text};
 
 const SHORT: [&str; 7] = ["lab", "run", "--json", "--duration", "3", "--calibration", "0"];
 
@@ -94,6 +100,63 @@ fn a_bridge_passes_all_packets() {
     let result = room.counted(&[&SHORT[..], &["--dut", "bridge"]].concat());
     let [entered, lost] = counts(&result);
     assert!(result["dut"] == "bridge" && entered > 100 && lost == 0, "{}", result["packets"]);
+}
+
+/// How many of the switches' programs that a lab started are there.
+fn switches() -> usize {
+    let has = |cmdline: &[u8]| {
+        let text = String::from_utf8_lossy(cmdline);
+        text.contains("/run/nilometer/conf.db") || text.contains("eth_af_packet0,iface=client")
+    };
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let cmdlines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    cmdlines.filter(|cmdline| has(cmdline)).count()
+}
+
+#[test]
+fn switches_in_user_space_pass_all_packets_and_end_with_the_lab() {
+    let kinds = [("ovs", UserSwitchKind::OpenVSwitch), ("testpmd", UserSwitchKind::Testpmd)];
+    for (dut, kind) in kinds {
+        let room = Room::new(dut);
+        if !kind.is_installed() {
+            println!("skipped: {dut} as the device: it is not installed");
+            if privileged("a device that is not there") {
+                let line = room.refused(&["lab", "run", "--dut", dut]);
+                assert!(line.contains("is not installed (Debian: apt-get install"), "{line}");
+            }
+            continue;
+        }
+        if !privileged("a switch in user space as the device") {
+            return;
+        }
+        let result = room.counted(&[&SHORT[..], &["--dut", dut]].concat());
+        let [entered, lost] = counts(&result);
+        assert!(result["dut"] == dut && entered > 100 && lost == 0, "{}", result["packets"]);
+        assert_eq!(switches(), 0, "{dut} has ended");
+        let words = ["stream", "run", "--pps", "500", "--seconds", "1", "--both", "--json"];
+        let output = room.run(&[&words[..], &["--calibration", "0", "--dut", dut]].concat());
+        let stream: Value = serde_json::from_slice(&output.stdout).expect("a result");
+        assert_eq!(counts(&stream), [1_000, 0], "{dut}: {stream}");
+        // However the lab ends.
+        let mut lab = Command::new(BINARY)
+            .args(["lab", "run", "--dut", dut, "--calibration", "0"])
+            .current_dir(room.path(""))
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it runs");
+        let patient = |is_so: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !is_so() {
+                assert!(began.elapsed() < Duration::from_secs(20), "{dut}: {}", switches());
+                sleep(Duration::from_millis(20));
+            }
+        };
+        patient(&|| switches() > 0);
+        lab.kill().expect("ours");
+        lab.wait().expect("ours");
+        patient(&|| switches() == 0);
+    }
 }
 
 #[test]
