@@ -32,8 +32,9 @@ pub(crate) struct Live {
     syn: Option<u32>,
     syn_ns: u64,
     syns: u32,
-    /// When the last SYN+ACK passed.
+    /// When the last SYN+ACK passed, and how many did.
     answer_ns: Option<u64>,
+    answers: u32,
     handshake_ns: [Option<u64>; 2],
     is_refused: bool,
     resets: [Option<Reset>; 2],
@@ -78,6 +79,7 @@ impl Live {
             syn_ns: stamp_ns,
             syns: 0,
             answer_ns: None,
+            answers: 0,
             handshake_ns: [None; 2],
             is_refused: false,
             resets: [None; 2],
@@ -194,8 +196,10 @@ impl Live {
             self.syns += 1;
         } else {
             self.answer_ns = Some(stamp_ns);
+            self.answers += 1;
             let answers = |syn: u32| segment.acknowledgement == syn.wrapping_add(1);
-            if self.syn.is_some_and(answers) {
+            // (Which of several an answer is to, nobody can tell: Karn's rule, RFC 6298, section 3.)
+            if self.syn.is_some_and(answers) && self.syns == 1 {
                 self.handshake_ns[0].get_or_insert(stamp_ns.saturating_sub(self.syn_ns));
             }
         }
@@ -220,6 +224,7 @@ impl Live {
         if let Some(answer_ns) = self.answer_ns
             && side == Side::Client
             && self.syn.is_some()
+            && self.answers == 1
         {
             self.handshake_ns[1].get_or_insert(stamp_ns.saturating_sub(answer_ns));
         }

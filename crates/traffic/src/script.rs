@@ -21,8 +21,8 @@ use sha2::{Digest, Sha256};
 
 mod freed;
 
-pub use freed::RoundTrip;
 pub(crate) use freed::fastest_answers;
+pub use freed::{RoundTrip, WAY_MIN_NS};
 
 /// Segments of one step from which on TCP paces them.
 const BULK_SEGMENTS: u32 = 16;
@@ -260,8 +260,7 @@ impl Speaker {
     fn write(&self, unit: &Unit, since_ns: u64, began_ns: u64) -> Next {
         let &Unit { bytes, segments, took_ns, .. } = unit;
         let left = bytes - self.written;
-        let is_bulk =
-            segments >= BULK_SEGMENTS && bytes / u64::from(segments) >= BULK_SEGMENT_BYTES;
+        let is_bulk = is_bulk(bytes, segments);
         if is_bulk || segments <= 1 || took_ns == 0 && left <= BULK_SEGMENT_BYTES {
             let rate = |took_ns: u64| u128::from(bytes) * 1_000_000_000 / u128::from(took_ns);
             let is_paced = is_bulk && took_ns > 0;
@@ -303,6 +302,11 @@ impl Speaker {
             self.heard_ns = Some(self.received_ns);
         }
     }
+}
+
+/// Is it a bulk of full segments, which TCP paces?
+fn is_bulk(bytes: u64, segments: u32) -> bool {
+    segments >= BULK_SEGMENTS && bytes / u64::from(segments) >= BULK_SEGMENT_BYTES
 }
 
 /// What one step sends.

@@ -28,7 +28,7 @@ use crate::plan::{
 };
 use crate::pool::{Family, Pool};
 use crate::random_streams;
-use crate::script::Script;
+use crate::script::{RoundTrip, Script};
 use crate::vectors::{Begins, ConnectionVector, SessionVector, Vectors};
 
 /// Sessions among which a slot's is drawn.
@@ -259,17 +259,27 @@ impl<'a> Making<'a> {
             source_rank: slot.source,
             destination_rank: slot.destination,
         });
+        let trip = match self.plays_round_trips {
+            true => slot.round_trip().to_be_freed_of(content.round_trip()),
+            false => RoundTrip::default(),
+        };
+        let way_ns = match trip.client_ns {
+            0 => 0,
+            _ => slot.round_trip().one_way_ns(Side::Client),
+        };
         let mut before: Option<(usize, f64)> = None;
         for one in &content.connections {
             let start = starts + Span::from_secs_f64(one.after_s);
             if start >= self.end {
                 break;
             }
+            // (The SYN is to pass the meter then, and is on its way to it before.)
+            let start = Time::from_nanos(start.as_nanos().saturating_sub(way_ns));
             if let Some((_, after_s)) = before {
                 self.gaps_s.push(one.after_s - after_s);
             }
             let script = match self.plays_round_trips {
-                true => one.script().freed(content.round_trip()),
+                true => one.script().freed(trip),
                 false => one.script(),
             };
             let planned = self.connection(number, start, (source, destination), (one, script));

@@ -27,8 +27,8 @@ pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> 
         && vectors.sessions.iter().all(|one| one.round_trip() == RoundTrip::default())
     {
         bail!(
-            "--round-trips plays what handshakes of captures tell, and the input has none that was seen in both \
-             directions: leave it out"
+            "--round-trips plays what handshakes tell, and none was seen in both directions in the part that is played \
+             (flow records have none): choose another --part, or leave it out"
         );
     }
     if config.unpaced {

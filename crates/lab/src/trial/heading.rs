@@ -149,12 +149,8 @@ fn round_trips(of: &RoundTripsOutcome) -> [Fact; 2] {
     sides.map(|(name, paths, p50_ns)| Fact {
         name: format!("round trips {name}"),
         value: match paths {
-            0 => "none that a path would be needed for".to_owned(),
-            _ => format!(
-                "{paths} of {} pairs, half of them up to {:.1} ms",
-                of.pairs,
-                p50_ns as f64 / 1e6
-            ),
+            0 => "below 0.1 ms, or no handshake was seen".to_owned(),
+            _ => format!("{paths} of {} pairs, median {:.1} ms", of.pairs, p50_ns as f64 / 1e6),
         },
     })
 }

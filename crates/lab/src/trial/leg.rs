@@ -74,6 +74,11 @@ pub struct Leg<'a> {
 }
 
 impl<'a> Leg<'a> {
+    /// Whether boxes stand in front of its device and behind it.
+    pub(super) fn has_paths(&self) -> [bool; 2] {
+        self.paths.map(|paths| paths.is_some())
+    }
+
     /// What its hosts perform.
     pub(super) fn scores(&self) -> Scores<'a> {
         let length = Duration::from_nanos(self.end_ns);
@@ -161,8 +166,8 @@ fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
 }
 
 /// The testbed that a configuration asks for, links still down.
-fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
-    Testbed::build(&testbed_config(dut, config)?)
+fn build_testbed(dut: DutKind, config: &LabConfig, has_paths: [bool; 2]) -> Result<Testbed> {
+    Testbed::build(&testbed_config(dut, config, has_paths)?)
 }
 
 /// What stands in the device's namespace.
@@ -191,17 +196,23 @@ pub fn processes(dut: DutKind) -> Option<ProcessKind> {
 
 /// What that testbed is to look like.
 ///
+/// With `has_paths`, boxes stand in front of the device and behind it.
+///
 /// # Errors
 /// Where a pool is no prefix.
-pub fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig> {
+pub fn testbed_config(
+    dut: DutKind,
+    config: &LabConfig,
+    has_paths: [bool; 2],
+) -> Result<TestbedConfig> {
     Ok(TestbedConfig {
         device: device_kind(dut),
         clients: prefixes(&config.traffic.clients)?,
         servers: prefixes(&config.traffic.servers)?,
         links: prefixes(&LINKS)?,
         mtu_bytes: 1500,
-        has_path: config.path.is_some() || config.round_trips,
-        has_rear_path: config.round_trips,
+        has_path: has_paths[0],
+        has_rear_path: has_paths[1],
         external: match dut {
             DutKind::External => config.external.as_ref().map(ExternalSection::for_testbed),
             _ => None,
@@ -247,11 +258,11 @@ fn start_faults(
 fn start_simulated(
     dut: DutKind,
     testbed: &Testbed,
-    config: &LabConfig,
+    (config, has_paths): (&LabConfig, [bool; 2]),
     scores: Scores<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<LiveHosts>> {
-    let layout = testbed_config(dut, config)?;
+    let layout = testbed_config(dut, config, has_paths)?;
     let open = || LiveHosts::open(testbed, (config, &layout), scores, stop);
     config.simulates_hosts().then(open).transpose().context("hosts simulated")
 }
@@ -287,7 +298,8 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     }
     // (Interfaces of others are not moved about for nothing: a wire has all else that a leg needs.)
     let dut = if config.dut == DutKind::External { DutKind::Wire } else { config.dut };
-    let testbed = build_testbed(dut, config)?;
+    let has_paths = [config.path.is_some() || config.round_trips, config.round_trips];
+    let testbed = build_testbed(dut, config, has_paths)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     set_up_kernel(config.dut, &testbed, config)?;
     start_router(config.dut, &testbed, config.seed, router)?;
@@ -301,7 +313,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     }
     let (nothing, now) =
         (Scores { connections: &[], scripts: &[], length: Duration::ZERO }, Instant::now());
-    if start_simulated(dut, &testbed, config, nothing, &Arc::default())?.is_some() {
+    if start_simulated(dut, &testbed, (config, has_paths), nothing, &Arc::default())?.is_some() {
         return Ok(());
     }
     let timing = Timing { origin: now, timed: Arc::new(Timed::new(Class::Ordinary)) };
@@ -331,7 +343,8 @@ fn meter_after_wiring(
     leg: &Leg<'_>,
 ) -> Result<(PassiveMeter, InterfaceCounters)> {
     let addresses = leg.connections.iter().map(|connection| connection.destination);
-    ensure_wired(testbed, &testbed_config(leg.dut, leg.config)?, Families::of(addresses))?;
+    let layout = testbed_config(leg.dut, leg.config, leg.has_paths())?;
+    ensure_wired(testbed, &layout, Families::of(addresses))?;
     let meter = PassiveMeter::open(testbed, leg.config.meter.ring_mib)?;
     Ok((meter, testbed.interface_counters()?))
 }
@@ -341,7 +354,7 @@ fn meter_after_wiring(
 /// # Errors
 /// Where the testbed cannot be built or a thread of it fails.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
-    let mut testbed = build_testbed(leg.dut, leg.config)?;
+    let mut testbed = build_testbed(leg.dut, leg.config, leg.has_paths())?;
     let played = play_in(&testbed, leg, live, stop);
     let not_restored = testbed.give_back()?;
     if played.is_err() {
@@ -364,7 +377,7 @@ fn play_in(
     let router = start_router(leg.dut, testbed, leg.config.seed, leg.router)?;
     let boxes = start_faults(leg.dut, testbed, (leg.config, leg.paths), stop)?;
     let (config, scores) = (leg.config, leg.scores());
-    let simulated = start_simulated(leg.dut, testbed, config, scores, stop)?;
+    let simulated = start_simulated(leg.dut, testbed, (config, leg.has_paths()), scores, stop)?;
     testbed.raise()?;
     let (meter, counted_before) = match meter {
         Some(meter) => (meter, InterfaceCounters::default()),

@@ -7,8 +7,8 @@
 //!             handshakes took, each way          took, each way
 //! ```
 //!
-//! Each pair of hosts has its own, the least that one of its handshakes took. Pairs of which no handshake was seen, and
-//! those that were microseconds apart, have none.
+//! Each pair of hosts has its own, the least that one of its handshakes took, or an answer after it. Pairs of which no
+//! handshake was seen, and those that were microseconds apart, have none; a side without any has no box.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,15 +17,13 @@ use anyhow::{Result, anyhow};
 use nilometer_conversation::Side;
 use nilometer_traffic::Plan;
 use nilometer_traffic::pool::Prefix;
-use nilometer_traffic::script::RoundTrip;
+use nilometer_traffic::script::{RoundTrip, WAY_MIN_NS};
 use nilometer_traffic::vectors::Vectors;
 use serde::{Deserialize, Serialize};
 
 use crate::device::paths::{PAIRS_MAX, Pair, Paths};
 use crate::device::spec::FaultSpec;
 
-/// What is shorter one way is left to the lab's own links, ns.
-const WAY_MIN_NS: u64 = 50_000;
 /// What is longer one way is no path that a connection would live on, ns.
 const WAY_MAX_NS: u64 = 5_000_000_000;
 

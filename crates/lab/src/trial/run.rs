@@ -322,7 +322,10 @@ impl Trial<'_> {
     /// The paths in front of the device and behind it.
     fn paths(&self) -> [Option<&Paths>; 2] {
         match self.round_trips {
-            Some(PlayedRoundTrips { paths: [front, rear], .. }) => [Some(front), Some(rear)],
+            Some(played) => {
+                let [front, rear] = &played.paths;
+                [front, rear].map(|paths| Some(paths).filter(|paths| !paths.pair.is_empty()))
+            }
             None => [self.config.path.as_ref(), None],
         }
     }

@@ -88,7 +88,7 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
     args.interfaces.apply(&mut config.external);
     config.dut = DutKind::External;
     config.check()?;
-    let testbed = leg::testbed_config(DutKind::External, &config)?;
+    let testbed = leg::testbed_config(DutKind::External, &config, [false; 2])?;
     let wiring = Wiring::of(&testbed)?;
     for side in wiring.sides() {
         borrowed::ensure_lendable(&side.interface)?;

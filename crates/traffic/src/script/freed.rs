@@ -19,6 +19,10 @@
 //! round trip and more. (A handshake alone may have waited for somebody: one of 339 ms was followed by an answer within
 //! 288.)
 //!
+//! A bulk is paced at the rate at which it was seen, its slow start included. Where the path's round trip makes TCP start
+//! slowly again, it would be late by what the start costs; so the first bulk of each end is paced as it was seen when
+//! its window stood.
+//!
 //! A pause is never less than nothing: where a pair's other handshakes took longer, the rest is left in it; where
 //! this one's packets were faster than the least handshake, the step comes as soon as it can.
 
@@ -26,7 +30,12 @@ use alloc::vec::Vec;
 
 use nilometer_conversation::{Act, Opening, Side, Step};
 
-use super::Script;
+use super::{BULK_SEGMENT_BYTES, Script, is_bulk};
+
+/// What is shorter one way is left to a lab's own links, ns.
+pub const WAY_MIN_NS: u64 = 50_000;
+/// Segments that TCP sends before it hears of any (RFC 6928).
+const INITIAL_WINDOW: f64 = 10.0;
 
 /// The network on both sides of the meter: from there to an end and back again, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +47,20 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
+    /// What is freed of a script that this pair plays and that was seen of another one, of which nothing is known
+    /// where it is 0: nothing on a side on which no path is played, as its way is too short for one.
+    pub fn to_be_freed_of(self, seen: RoundTrip) -> RoundTrip {
+        let of = |played: u64, seen: u64| match (played / 2 >= WAY_MIN_NS, seen) {
+            (false, _) => 0,
+            (true, 0) => played,
+            (true, seen) => seen,
+        };
+        RoundTrip {
+            client_ns: of(self.client_ns, seen.client_ns),
+            server_ns: of(self.server_ns, seen.server_ns),
+        }
+    }
+
     /// One way between the meter and an end, ns.
     pub fn one_way_ns(&self, side: Side) -> u64 {
         match side {
@@ -134,8 +157,42 @@ impl Script {
         for (step, pause_ns) in self.steps.iter_mut().zip(pauses_ns) {
             step.pause_ns = pause_ns;
         }
+        let segment = u64::from(self.segment_bytes).max(BULK_SEGMENT_BYTES);
+        for side in Side::BOTH {
+            let first =
+                self.steps.iter_mut().filter(|step| step.by == side).find_map(
+                    |step| match &mut step.act {
+                        Act::Send { bytes, segments, took_ns } if is_bulk(*bytes, *segments) => {
+                            Some((*bytes, took_ns))
+                        }
+                        _ => None,
+                    },
+                );
+            if let Some((bytes, took_ns)) = first {
+                *took_ns = steady_ns(bytes, *took_ns, trip.client_ns + trip.server_ns, segment);
+            }
+        }
         self
     }
+}
+
+/// How long a bulk would have taken that took so long with its slow start, had it gone at its later rate from the
+/// beginning, ns. The window doubles each round trip until it carries that rate; what is not sent meanwhile is what
+/// the start costs, at most half of the time.
+fn steady_ns(bytes: u64, took_ns: u64, round_trip_ns: u64, segment: u64) -> u64 {
+    let (bytes, took, round_trip) = (bytes as f64, took_ns as f64, round_trip_ns as f64);
+    let initial = INITIAL_WINDOW * segment as f64;
+    let mut steady = took;
+    for _ in 0..16 {
+        let full = bytes / steady * round_trip;
+        let (mut window, mut missing) = (initial, 0.0);
+        while window < full {
+            missing += full - window;
+            window *= 2.0;
+        }
+        steady = (took - missing * steady / bytes).max(took / 2.0);
+    }
+    steady as u64
 }
 
 /// How long an end waits by itself before a step that passes the meter at `at_ns`, after what it had heard and done by
@@ -237,6 +294,30 @@ mod tests {
             step(Side::Server, 500, 1, send(10, 1, 0)),
         ]);
         assert_eq!(fastest_answers(&within.steps), [None, None], "who knows when the 500 passed");
+    }
+
+    #[test]
+    fn a_bulk_is_paced_as_it_was_when_its_window_stood() {
+        // 1,000 segments a round trip of 100 ms: the window is 10, 20, ... 640 for seven round trips, which carry
+        // 1,270 segments and not 7,000.
+        let (segment, round_trip) = (1_000, 100_000_000);
+        let rate = 1_000.0 * segment as f64 / round_trip as f64;
+        let bytes = 20_000 * segment;
+        let took = (bytes as f64 / rate + 5_730.0 * segment as f64 / rate) as u64;
+        let steady = steady_ns(bytes, took, round_trip, segment);
+        let expected = bytes as f64 / rate;
+        assert!((steady as f64 / expected - 1.0).abs() < 1e-3, "{steady} {expected}");
+        assert_eq!(steady_ns(bytes, took, 0, segment), took, "no path, no start");
+        assert_eq!(steady_ns(20 * segment, 1_000, round_trip, segment), 500, "half at the least");
+    }
+
+    #[test]
+    fn what_is_freed_is_what_is_played() {
+        let trip = |client_ns, server_ns| RoundTrip { client_ns, server_ns };
+        let (far, near) = (trip(40_000_000, 200_000_000), trip(9_000, 99_000));
+        assert_eq!(far.to_be_freed_of(trip(1, 2)), trip(1, 2), "what was in the pauses");
+        assert_eq!(near.to_be_freed_of(far), RoundTrip::default(), "no path is played");
+        assert_eq!(far.to_be_freed_of(RoundTrip::default()), far, "where nothing is known of it");
     }
 
     #[test]

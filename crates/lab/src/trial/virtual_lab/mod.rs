@@ -80,7 +80,7 @@ pub fn check(config: &LabConfig) -> Result<()> {
 /// # Errors
 /// Where hosts or device cannot be put together, or a result cannot be written.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutcome> {
-    let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config)?)?;
+    let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config, leg.has_paths())?)?;
     let scores = leg.scores();
     let mut hosts = Hosts::new(leg.config, scores, &layout)?;
     let mut device = Device::new(leg, &layout)?;

@@ -115,7 +115,7 @@ fn round_trips_that_nobody_saw_or_that_another_path_would_change_are_refused() {
             &["--dut", "external", "--client-interface", "a", "--server-interface", "b"],
             "leave round trips out",
         ),
-        (&["--model", "old.json"], "none that was seen"),
+        (&["--model", "old.json"], "none was seen in both directions"),
     ];
     for (more, words) in cases {
         let inputs: &[&str] = if more.contains(&"--model") { &[] } else { &[&capture] };
