@@ -3,6 +3,7 @@
 //! | plugin | what it does | after |
 //! |---|---|---|
 //! | [`Counter`] | counts packets and bytes by protocol | – |
+//! | [`Delay`] | holds packets for a constant or varying time | – |
 //! | [`Firewall`] | lets in what was begun inside | RFC 5382, RFC 4787 (timeouts) |
 //! | [`Loss`] | loses packets by chance, one by one or in bursts | Gilbert, 1960 |
 //! | [`Nat`] | translates addresses and ports | RFC 4787, RFC 5382, RFC 5508 |
@@ -19,6 +20,7 @@
 extern crate alloc;
 
 pub mod counter;
+pub mod delay;
 pub mod expiring;
 pub mod firewall;
 pub mod loss;
@@ -32,6 +34,7 @@ mod testing;
 pub mod wave_video;
 
 pub use counter::Counter;
+pub use delay::Delay;
 pub use firewall::Firewall;
 pub use loss::Loss;
 pub use nat::Nat;
