@@ -2,6 +2,7 @@
 //! difference is one that is explained.
 
 mod hostile;
+mod middlebox;
 mod rig;
 mod told;
 

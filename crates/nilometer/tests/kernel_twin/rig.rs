@@ -21,6 +21,7 @@ use anyhow::{Result, ensure};
 use nilometer_linux::memory::{MemoryConfig, Packet, PacketMemory};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
+use nilometer_linux::nftables;
 use nilometer_linux::offload;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{AnyPort, PortIo};
@@ -50,6 +51,17 @@ pub enum Device {
     Ours,
 }
 
+/// What a device does beside forwarding, in both devices' words.
+#[derive(Clone, Copy, Debug)]
+pub struct Service {
+    /// For the kernel: rules, as `nft -f` reads them.
+    pub rules: &'static str,
+    /// For our router: what is added to its ROUTER.toml.
+    pub router: &'static str,
+    /// A network that is behind the left host.
+    pub inside: &'static str,
+}
+
 /// A frame that came out, from the IP header on, and the side that it came out on.
 pub type Out = (usize, Vec<u8>);
 
@@ -71,6 +83,11 @@ fn prefix(text: &str) -> Prefix {
 
 impl Rig {
     pub fn new(device: Device) -> Result<Rig> {
+        Rig::with(device, None)
+    }
+
+    /// A rig whose device does something with what it forwards.
+    pub fn with(device: Device, service: Option<&Service>) -> Result<Rig> {
         let spaces = [Namespace::new()?, Namespace::new()?, Namespace::new()?];
         for space in &spaces {
             space.write_sysctls(&QUIET)?;
@@ -99,10 +116,15 @@ impl Rig {
         let router = match device {
             Device::Kernel => {
                 teach(middle)?;
+                if let Some(service) = service {
+                    let (inside, via) = (prefix(service.inside), address(HOSTS[0][0]));
+                    middle.enter(|| Netlink::open()?.add_route(&inside, Some(via), NAMES[0].1))?;
+                    nftables::load(middle, service.rules, "the test")?;
+                }
                 None
             }
             Device::Ours => {
-                let router = Running::start(Some(middle), config()?, false)?;
+                let router = Running::start(Some(middle), config(service)?, false)?;
                 router.wait_until_up()?;
                 Some(router)
             }
@@ -122,7 +144,12 @@ impl Rig {
 
     /// What comes out for an IP packet that goes in on the left.
     pub fn ask(&mut self, kind: u16, ip_packet: &[u8]) -> Result<Vec<Out>> {
-        self.send(0, kind, ip_packet)?;
+        self.ask_from(0, kind, ip_packet)
+    }
+
+    /// What comes out for an IP packet that goes in on a side.
+    pub fn ask_from(&mut self, side: usize, kind: u16, ip_packet: &[u8]) -> Result<Vec<Out>> {
+        self.send(side, kind, ip_packet)?;
         let mut out = Vec::new();
         self.settle(&mut out)?;
         Ok(out)
@@ -233,7 +260,7 @@ fn teach(middle: &Namespace) -> Result<()> {
 }
 
 /// The same as a ROUTER.toml.
-fn config() -> Result<RouterConfig> {
+fn config(service: Option<&Service>) -> Result<RouterConfig> {
     // A mark that took a shortcut would overtake the packets that it is to come after.
     let mut text = String::from(
         "[rfc1812]\nlimits_icmp = false\n[fabric]\nqueueing = \"off\"\n[tables]\nshortcuts = 0\n",
@@ -254,6 +281,9 @@ fn config() -> Result<RouterConfig> {
     }
     for (all, host) in ["0.0.0.0/0", "::/0"].iter().zip(HOSTS[1]) {
         text += &format!("[[route]]\nprefix = \"{all}\"\nvia = [\"{host}\"]\n");
+    }
+    if let Some(Service { router, inside, .. }) = service {
+        text += &format!("[[route]]\nprefix = \"{inside}\"\nvia = [\"{}\"]\n{router}", HOSTS[0][0]);
     }
     Ok(toml::from_str(&text)?)
 }
