@@ -15,6 +15,7 @@ pub mod format;
 pub mod heading;
 pub mod losses;
 pub mod page;
+pub mod picture;
 pub mod plot;
 pub mod policy;
 pub mod script;

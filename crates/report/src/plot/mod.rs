@@ -7,6 +7,7 @@
 pub mod axis;
 pub mod band;
 pub mod bars;
+pub mod cells;
 pub mod dots;
 pub mod label;
 pub mod line;
