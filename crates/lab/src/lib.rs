@@ -7,4 +7,5 @@ pub mod generate;
 pub mod simulate;
 pub mod stream;
 pub mod trial;
+pub mod wave_video;
 pub mod wiring;

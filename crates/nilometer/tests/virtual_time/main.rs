@@ -8,4 +8,5 @@ mod scenarios;
 mod simulate;
 mod simulate_vectors;
 mod simulation_page;
+mod video_compare;
 mod wave_video;

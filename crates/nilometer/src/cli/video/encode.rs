@@ -73,7 +73,7 @@ struct Encoded {
 }
 
 /// Thousandths of frames in a second.
-fn parse_rate(text: &str) -> Result<u32, String> {
+pub(super) fn parse_rate(text: &str) -> Result<u32, String> {
     let rate: f64 =
         text.parse().map_err(|_| "give frames in a second, as in 12 or 29.97".to_owned())?;
     let thousandths = (rate * 1e3).round();

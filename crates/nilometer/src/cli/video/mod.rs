@@ -1,10 +1,11 @@
-//! `nilometer video`: clips into packets of wavelet sub-bands, back, and how good they still are.
+//! `nilometer video`: clips into packets of wavelet sub-bands, back, through routers, and how good they still are.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::Exit;
 
+mod compare;
 mod decode;
 mod encode;
 mod psnr;
@@ -29,6 +30,8 @@ enum VideoCommand {
     Psnr(psnr::PsnrArgs),
     /// A raw clip that is made, not filmed: a moving zone plate and noise.
     Synthetic(synthetic::SyntheticArgs),
+    /// A clip through three routers: plain queueing, active dropping and layered multicast side by side.
+    Compare(compare::CompareArgs),
 }
 
 /// Runs `nilometer video`.
@@ -41,5 +44,6 @@ pub fn run(args: &VideoArgs) -> Result<Exit> {
         VideoCommand::Decode(args) => decode::run(args),
         VideoCommand::Psnr(args) => psnr::run(args),
         VideoCommand::Synthetic(args) => synthetic::run(args),
+        VideoCommand::Compare(args) => compare::run(args),
     }
 }

@@ -1,0 +1,157 @@
+//! `nilometer video compare`: a clip through three routers, by plain queueing, active dropping and layered multicast.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use nilometer_files::document::results::Directory;
+use nilometer_files::said::shown;
+use nilometer_lab::wave_video::clip::FRAMES_MAX;
+use nilometer_lab::wave_video::page::{VideoPage, render};
+use nilometer_lab::wave_video::result::VideoComparison;
+use nilometer_lab::wave_video::{Clip, PACING, VideoPlan, run as run_all};
+use nilometer_report::PAGE_FILE;
+use nilometer_report::format::significant;
+use nilometer_sim::quantity;
+use nilometer_video::{Frame, FrameSize, SyntheticClip};
+use nilometer_wire::Rate;
+
+use super::super::table::Side::{Left, Right};
+use super::super::table::{fact, row, table};
+use super::super::{Exit, VERSION};
+use super::encode::parse_rate;
+use super::raw::RawReader;
+
+/// Frames of the clip that is made where none is given: it then begins again without a jump.
+const SYNTHETIC_FRAMES: u32 = 96;
+const RESULT_FILE: &str = "result.json";
+
+/// The experiment of the DER's section 5.2: a clip through three of our routers in virtual time.
+///
+/// The video is multicast to D1, whose link nothing shares, D2, which shares it with one stream of cross traffic while the
+/// burst lasts, and D3, with two. It is played three times: through plain queues (deficit round robin, the oldest
+/// packet is dropped), with the plugin wave-video, and as layered multicast whose receivers leave layers by
+/// loss. PSNR of every frame, sub-bands as in figure 8, and a page with one frame side by side.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The clip: I420 frames one after the other (.yuv), played in a loop; one that is made, where absent.
+    #[arg(value_name = "CLIP.yuv")]
+    input: Option<PathBuf>,
+    /// Width and height of its frames.
+    #[arg(long, value_name = "WxH", default_value_t = FrameSize::QCIF)]
+    size: FrameSize,
+    /// Frames in a second.
+    #[arg(long, value_name = "F", default_value = "12", value_parser = parse_rate)]
+    fps: u32,
+    /// What the receivers' links carry: the paper's are 3 Mb/s. Where absent 3/2.6 of what the clip needs, so that the
+    /// shares are those that Foreman had in the paper.
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    link: Option<Rate>,
+    /// Over which share of a frame's time its packets are sent; 0 is one behind the other.
+    #[arg(long, value_name = "SHARE", default_value_t = PACING, value_parser = parse_share)]
+    pacing: f64,
+    /// Seconds that are played.
+    #[arg(long, value_name = "S", default_value_t = 36.0)]
+    seconds: f64,
+    /// When cross traffic begins.
+    #[arg(long, value_name = "S", default_value_t = 6.0)]
+    burst_from: f64,
+    /// When it ends.
+    #[arg(long, value_name = "S", default_value_t = 24.0)]
+    burst_to: f64,
+    /// Seed of the made clip's noise, of gaps of cross traffic and of join timers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Directory of results (result.json, report.html); DIR.partial until the run is done.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace results of an earlier run.
+    #[arg(long)]
+    force: bool,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "give a share, as in 0.75".to_owned())?;
+    (0.0..=1.0).contains(&share).then_some(share).ok_or("0 to 1 are possible".to_owned())
+}
+
+/// Runs `nilometer video compare`.
+pub(super) fn run(args: &CompareArgs) -> Result<Exit> {
+    if let Some(out) = &args.out {
+        Directory::check(out, args.force)?;
+    }
+    let (name, clip) = clip(args)?;
+    let burst = [args.burst_from, args.burst_to];
+    let plan = VideoPlan::new(&clip, args.seconds, burst, args.seed)?;
+    let plan = VideoPlan { link: args.link, pacing: args.pacing, ..plan };
+    let runs = run_all(&clip, &plan)?;
+    let result = VideoComparison::of(&name, &clip, &plan, &runs);
+    let mut kept = None;
+    if let Some(out) = &args.out {
+        let directory = Directory::create(out, args.force)?;
+        directory.file(RESULT_FILE).write_json(&result)?;
+        let page =
+            VideoPage { clip: &clip, plan: &plan, runs: &runs, result: &result, version: VERSION };
+        directory.file(PAGE_FILE).write(render(&page).as_bytes())?;
+        kept = Some(directory.finish()?);
+    }
+    let text = match args.json {
+        true => serde_json::to_string(&result)? + "\n",
+        false => figures(&result),
+    };
+    print!("{text}");
+    if let Some(kept) = kept.filter(|_| !args.json) {
+        print!("{}", fact("report", shown(&kept.join(PAGE_FILE))));
+    }
+    Ok(Exit::Done)
+}
+
+/// The clip, and what it is called on the page: the name of its file.
+fn clip(args: &CompareArgs) -> Result<(String, Clip)> {
+    let Some(path) = &args.input else {
+        let made = SyntheticClip::new(args.size, args.seed);
+        let frames = (0..SYNTHETIC_FRAMES).map(|number| made.frame(number)).collect();
+        return Ok(("a made clip".to_owned(), Clip::new(frames, args.fps)?));
+    };
+    let mut reader = RawReader::open(path, args.size)?;
+    let (mut frames, mut frame) = (Vec::new(), Frame::flat(args.size, 0));
+    while reader.next(&mut frame)? {
+        let shown = path.display();
+        ensure!(frames.len() < FRAMES_MAX, "{shown}: {FRAMES_MAX} frames are the most; cut it");
+        frames.push(frame.clone());
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((name, Clip::new(frames, args.fps)?))
+}
+
+fn figures(result: &VideoComparison) -> String {
+    let rate = |bits: u64| format!("{} Mb/s", significant(bits as f64 / 1e6, 4));
+    let [from, to] = result.burst_s;
+    let mut text =
+        fact("clip", format_args!("{}, {}", result.clip, rate(result.clip_bits_per_second)));
+    text += &fact("links", rate(result.link_bits_per_second));
+    text += &fact("cross traffic", format_args!("from {from} to {to} s"));
+    let titles =
+        ["receiver", "contender", "share", "PSNR", "disturbed", "settled after", "packets"];
+    let mut rows = vec![row(titles)];
+    for contender in &result.contenders {
+        for seen in &contender.receivers {
+            let burst = &seen.burst;
+            let psnr = burst.psnr_db.map_or("infinite".to_owned(), |db| format!("{db:.1} dB"));
+            let settled = burst.reaction_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
+            rows.push(row([
+                &seen.receiver,
+                contender.contender,
+                &rate(seen.share_bits_per_second),
+                &psnr,
+                &format!("{} of {}", burst.disturbed_frames, burst.frames),
+                &settled,
+                &seen.packets.to_string(),
+            ]));
+        }
+    }
+    text + "\n" + &table(&[Left, Left, Right], &rows) + "\n"
+}
