@@ -8,6 +8,7 @@ mod offload;
 mod plugins;
 mod refusals;
 mod reservations;
+mod reservations_in_a_row;
 mod site;
 mod strangers;
 

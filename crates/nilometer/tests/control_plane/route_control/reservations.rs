@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use nilometer_linux::namespace::Namespace;
 use nilometer_reservation::message::{FlowDescriptor, FlowSpec, Sender, Session, Style, Tspec};
 use nilometer_reservation::process::{Interface, NextHop, Routing, Settings};
 use nilometer_reservation::{Arrival, RsvpProcess, Upcall, packet};
@@ -59,8 +60,15 @@ fn reservations_are_made_listed_refused_and_end() {
     done(&stand, &["refresh", &id]);
     done(&stand, &["release", &id]);
     assert!(listed(&stand).is_empty());
-    // One that nobody refreshes ends by itself.
-    reserve(&["rate=1 Mb/s", "lifetime=1 s"]);
+    assert_eq!(stand.get("/v1/reservations")["ports"][1]["output_bps"], 0);
+    // What is refreshed outlives its lifetime, and ends by itself when nobody does so any more.
+    let made = reserve(&["rate=1 Mb/s", "lifetime=1 s"]);
+    let id = made.split(' ').nth(1).expect("a number").to_owned();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2_500) {
+        thread::sleep(Duration::from_millis(200));
+        done(&stand, &["refresh", &id]);
+    }
     assert_eq!(listed(&stand).len(), 1);
     let began = Instant::now();
     while !listed(&stand).is_empty() {
@@ -75,16 +83,16 @@ fn reservations_are_made_listed_refused_and_end() {
 
 /// Datagrams of the reserved flow that were sent at 1 Mb/s and those that came, while others offer the link ten times
 /// what it carries.
-fn under_overload(stand: &Stand) -> (u64, u64) {
+pub(super) fn under_overload(left: &Namespace, right: &Namespace) -> (u64, u64) {
     const SECONDS: u64 = 4;
     const PAYLOAD: usize = 1_000;
     let bind = |address: std::net::Ipv4Addr, port: u16| UdpSocket::bind((address, port));
-    let far = stand.site.right.enter(|| Ok(bind(RIGHT, 5_004)?)).expect("a socket");
+    let far = right.enter(|| Ok(bind(RIGHT, 5_004)?)).expect("a socket");
     far.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
-    let sink = stand.site.right.enter(|| Ok(bind(RIGHT, 6_000)?)).expect("a socket");
-    let near = stand.site.left.enter(|| Ok(bind(LEFT, 4_000)?)).expect("a socket");
+    let sink = right.enter(|| Ok(bind(RIGHT, 6_000)?)).expect("a socket");
+    let near = left.enter(|| Ok(bind(LEFT, 4_000)?)).expect("a socket");
     let others: Vec<UdpSocket> =
-        (0..50).map(|_| stand.site.left.enter(|| Ok(bind(LEFT, 0)?)).expect("a socket")).collect();
+        (0..50).map(|_| left.enter(|| Ok(bind(LEFT, 0)?)).expect("a socket")).collect();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -132,26 +140,26 @@ fn a_reserved_flow_keeps_its_rate_live_under_ten_times_overload() {
         "destination_port": 5_004, "source": LEFT.to_string(), "rate": "1.05 Mb/s"});
     let (status, made) = stand.ask(&Method::POST, "/v1/reservations", Some(body));
     assert_eq!(status, 201, "{made}");
-    let (sent, came) = under_overload(&stand);
+    let (sent, came) = under_overload(&stand.site.left, &stand.site.right);
     assert!(came * 100 >= sent * 98, "{came} of {sent} datagrams came");
     let one = &listed(&stand)[0];
     assert!(one["sent_bytes"].as_u64() >= Some(came * 1_000), "by its queue: {one}");
     stand.ask(&Method::DELETE, &format!("/v1/reservations/{}", made["id"]), None);
-    let (sent, came) = under_overload(&stand);
+    let (sent, came) = under_overload(&stand.site.left, &stand.site.right);
     assert!(came * 100 < sent * 98, "without a reservation it loses some: {came} of {sent}");
     stand.end();
 }
 
 /// A host that speaks RSVP by a raw socket.
-struct Host {
-    process: RsvpProcess,
+pub(super) struct Host {
+    pub(super) process: RsvpProcess,
     receiver: Socket,
     sender: Socket,
     began: Instant,
 }
 
 /// All is behind the router.
-struct Gateway(IpAddr);
+pub(super) struct Gateway(pub(super) IpAddr);
 
 impl Routing for Gateway {
     fn route_query(&self, _: IpAddr, to: &mut Vec<NextHop>) {
@@ -160,7 +168,7 @@ impl Routing for Gateway {
 }
 
 impl Host {
-    fn new(own: IpAddr) -> std::io::Result<Host> {
+    pub(super) fn new(own: IpAddr) -> std::io::Result<Host> {
         let receiver = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)))?;
         receiver.set_read_timeout(Some(Duration::from_millis(5)))?;
         // IPPROTO_RAW: the packet comes with its header.
@@ -170,12 +178,12 @@ impl Host {
         Ok(Host { process, receiver, sender, began: Instant::now() })
     }
 
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         Time::from_nanos(self.began.elapsed().as_nanos() as u64)
     }
 
     /// Takes what came and sends what is to be sent; the upcalls.
-    fn turn(&mut self, gateway: &Gateway) -> Vec<Upcall> {
+    pub(super) fn turn(&mut self, gateway: &Gateway) -> Vec<Upcall> {
         let mut buffer = [MaybeUninit::new(0); 2_048];
         if let Ok(bytes) = self.receiver.recv(&mut buffer) {
             // SAFETY: the kernel has written that many bytes.
@@ -200,9 +208,10 @@ fn two_hosts_reserve_by_rsvp_through_a_live_router() {
     if !privileged("RSVP through a live router") {
         return;
     }
-    let stand = stand("rsvp", "[reservations]\nrsvp = true\nrefresh = \"1 s\"\n");
+    // State that nobody refreshes would live for minutes: what ends here ends by a message.
+    let stand = stand("rsvp", "[reservations]\nrsvp = true\nrefresh = \"30 s\"\n");
     let gateways = [[198, 18, 0, 1], [198, 19, 0, 1]].map(|at| Gateway(IpAddr::from(at)));
-    let host = |namespace: &nilometer_linux::namespace::Namespace, own: std::net::Ipv4Addr| {
+    let host = |namespace: &Namespace, own: std::net::Ipv4Addr| {
         namespace.enter(|| Ok(Host::new(own.into())?)).expect("raw sockets")
     };
     let mut left = host(&stand.site.left, LEFT);
