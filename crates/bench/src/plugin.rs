@@ -295,7 +295,7 @@ fn point(
 mod tests {
     use super::*;
     use nilometer_router::memory::Memory;
-    use nilometer_router::plugin::{Batch, Effects, PacketFacts, PluginDecision};
+    use nilometer_router::plugin::{Batch, Effects, PacketFacts};
     use nilometer_stat::Rng;
     use nilometer_wire::Time;
     use nilometer_wire::memory::HeapMemory;
@@ -325,10 +325,12 @@ mod tests {
                 memory.frame_mut(place).copy_from_slice(frame);
                 packets.push(PacketFacts { place, ip_bytes: 46, input: 0, output: None });
             }
-            let mut verdicts = vec![PluginDecision::Drop; 256];
-            let mut batch = Batch::new(&packets, &mut verdicts, &mut memory);
+            let mut batch = Batch::new(&packets, &mut memory);
             let done = instance.process(Time::ZERO, &mut batch, &mut Effects::default());
             done.expect("no fault");
+            assert!(batch.dropped().is_empty(), "{} {}", case.plugin, case.engine());
+            let changed = if case.plugin == "header-changing" { 256 } else { 0 };
+            assert_eq!(batch.changed().len(), changed, "{} {}", case.plugin, case.engine());
             for (before, facts) in frames.iter().zip(&packets) {
                 let after = memory.frame(facts.place);
                 let mut expected = before.clone();

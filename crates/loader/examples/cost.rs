@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use nilometer_loader::{Limits, Native, WasmClass};
-use nilometer_router::plugin::{Batch, Class, Effects, PacketFacts, PluginDecision};
+use nilometer_router::plugin::{Batch, Class, Effects, PacketFacts};
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
 
@@ -38,13 +38,12 @@ fn ns_per_packet(class: &dyn Class, batch: usize) -> f64 {
     let mut memory = HeapMemory::new(PACKETS as u32);
     let packets = frames(&mut memory);
     let mut instance = class.instantiate("10", 1).expect("an instance");
-    let mut verdicts = vec![PluginDecision::Forward; batch];
     let mut effects = Effects::default();
     let mut best = f64::INFINITY;
     for round in 0..ROUNDS {
         let begun = Instant::now();
         for some in packets.chunks_exact(batch) {
-            let mut batch = Batch::new(some, &mut verdicts, &mut memory);
+            let mut batch = Batch::new(some, &mut memory);
             let now = Time::from_nanos(round as u64);
             instance.process(now, &mut batch, &mut effects).expect("no fault");
         }

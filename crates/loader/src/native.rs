@@ -1,11 +1,17 @@
 //! A plugin that was compiled with the router, as a class of it: packets are changed where they lie.
+//!
+//! Nothing isolates it, but a panic ends with its call: it is caught here and becomes a fault, so that the instance is cut
+//! off like any other, and the router goes on.
 
+use std::any::Any;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nilometer_plugin::context::PortNumbers;
 use nilometer_plugin::{Decision, Packet, Plugin, Running, Services};
 use nilometer_router::plugin::{
-    Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, PluginDecision, Refusal,
+    Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, PacketFacts, PluginDecision,
+    Refusal,
 };
 use nilometer_wire::Time;
 
@@ -35,8 +41,8 @@ impl<P: Plugin + Send + 'static> Class for Native<P> {
     }
 
     fn instantiate(&self, configuration: &str, seed: u64) -> Result<Box<dyn Instance>, Refusal> {
-        let running = Running::<P>::new(configuration, seed).map_err(Refusal::Configuration)?;
-        Ok(Box::new(NativeInstance(running)))
+        let running = caught(|| Running::<P>::new(configuration, seed))?;
+        Ok(Box::new(NativeInstance(running.map_err(Refusal::Configuration)?)))
     }
 }
 
@@ -62,6 +68,48 @@ impl Services for Wanted<'_> {
 
 struct NativeInstance<P>(Running<P>);
 
+/// What a call returns, or that it panicked. (What it left half-done is the instance's alone, which is called no more.)
+fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Fault> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|why| Fault::Panic(said(&*why)))
+}
+
+/// What a panic said.
+fn said(why: &(dyn Any + Send)) -> String {
+    let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| why.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it does not say why".to_owned())
+}
+
+impl<P: Plugin> NativeInstance<P> {
+    /// Decides on the packet `at`.
+    #[inline(always)]
+    fn process_one(
+        &mut self,
+        now: Time,
+        (at, facts): (usize, &PacketFacts),
+        batch: &mut Batch<'_>,
+        wanted: &mut Wanted<'_>,
+    ) {
+        let ports = PortNumbers { input: Some(facts.input), output: facts.output };
+        let bytes = match P::SEEN_BYTES {
+            0 => &mut [],
+            most => {
+                let bytes = batch.lend(at);
+                let seen = bytes.len().min(usize::from(most));
+                &mut bytes[..seen]
+            }
+        };
+        let mut packet = Packet::new(bytes, facts.ip_bytes);
+        let decision = self.0.process(now.as_nanos(), ports, &mut packet, wanted);
+        if packet.is_changed() {
+            batch.note_changed(at);
+        }
+        if decision == Decision::Drop {
+            batch.decide(at, PluginDecision::Drop);
+        }
+    }
+}
+
 impl<P: Plugin + Send> Instance for NativeInstance<P> {
     fn process(
         &mut self,
@@ -70,18 +118,17 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
         effects: &mut Effects,
     ) -> Result<(), Fault> {
         let mut wanted = Wanted { effects, share_bps: batch.share_bps() };
-        for at in 0..batch.packets().len() {
-            let facts = batch.packets()[at];
-            let ports = PortNumbers { input: Some(facts.input), output: facts.output };
-            let bytes = batch.packet_mut(at);
-            let seen = bytes.len().min(usize::from(P::SEEN_BYTES));
-            let mut packet = Packet::new(&mut bytes[..seen], facts.ip_bytes);
-            let decision = self.0.process(now.as_nanos(), ports, &mut packet, &mut wanted);
-            if decision == Decision::Drop {
-                batch.decide(at, PluginDecision::Drop);
+        let mut begun = 0;
+        let done = caught(|| {
+            for (at, facts) in batch.packets().iter().enumerate() {
+                begun = at;
+                self.process_one(now, (at, facts), batch, &mut wanted);
             }
+        });
+        if done.is_err() {
+            batch.note_changed(begun);
         }
-        Ok(())
+        done
     }
 
     fn handle_message(
@@ -90,12 +137,11 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
         message: &str,
         effects: &mut Effects,
     ) -> Result<Result<String, String>, Fault> {
-        Ok(self.0.message(now.as_nanos(), message, &mut Wanted { effects, share_bps: None }))
+        caught(|| self.0.message(now.as_nanos(), message, &mut Wanted { effects, share_bps: None }))
     }
 
     fn handle_timeout(&mut self, now: Time, effects: &mut Effects) -> Result<(), Fault> {
-        self.0.timeout(now.as_nanos(), &mut Wanted { effects, share_bps: None });
-        Ok(())
+        caught(|| self.0.timeout(now.as_nanos(), &mut Wanted { effects, share_bps: None }))
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_loader::{Limits, WasmClass, builtin};
-use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, PluginDecision};
+use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, PacketSet};
 use nilometer_stat::Rng;
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
@@ -95,12 +95,12 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// What an instance did to a batch.
+/// What an instance did to a batch: the packets, which it dropped and changed, and what else it wants.
 fn process(
     instance: &mut dyn Instance,
     now: Time,
     frames: &[Vec<u8>],
-) -> (Vec<Vec<u8>>, Vec<PluginDecision>, Effects) {
+) -> (Vec<Vec<u8>>, [PacketSet; 2], Effects) {
     let mut memory = HeapMemory::new(frames.len() as u32);
     let mut facts = Vec::new();
     for frame in frames {
@@ -109,12 +109,12 @@ fn process(
         let ip_bytes = (frame.len() - 14) as u16;
         facts.push(PacketFacts { place, ip_bytes, input: 3, output: Some(1) });
     }
-    let mut verdicts = vec![PluginDecision::Forward; frames.len()];
     let mut effects = Effects::default();
-    let mut batch = Batch::new(&facts, &mut verdicts, &mut memory);
+    let mut batch = Batch::new(&facts, &mut memory);
     instance.process(now, &mut batch, &mut effects).expect("no fault");
+    let sets = [batch.dropped(), batch.changed()];
     let frames = facts.iter().map(|facts| memory.frame(facts.place).to_vec()).collect();
-    (frames, verdicts, effects)
+    (frames, sets, effects)
 }
 
 fn compare(native: &dyn Class, wasm: &dyn Class, configuration: &str) {
@@ -137,7 +137,9 @@ fn compare(native: &dyn Class, wasm: &dyn Class, configuration: &str) {
         let other = process(&mut *wasm, now, &frames);
         assert!(one == other, "{name}: batch {number} differs");
         changed += frames.iter().zip(&one.0).filter(|(before, after)| before != after).count();
-        changed += one.1.iter().filter(|verdict| **verdict == PluginDecision::Drop).count();
+        changed += one.1[0].len();
+        let is_noted = |at: usize| frames[at] == one.0[at] || one.1[1].contains(at);
+        assert!((0..count).all(is_noted), "{name}: what was changed is noted");
         assert_eq!(native.poll_timeout(), wasm.poll_timeout(), "{name}");
         assert_eq!(native.counters(), wasm.counters(), "{name}");
     }

@@ -5,9 +5,7 @@ mod interface;
 mod refusals;
 
 use nilometer_loader::{Limits, WasmClass};
-use nilometer_router::plugin::{
-    Batch, Class, Effects, Fault, Instance, PacketFacts, PluginDecision,
-};
+use nilometer_router::plugin::{Batch, Class, Effects, Fault, Instance, PacketFacts, PacketSet};
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
 
@@ -96,7 +94,8 @@ impl Module {
 struct Packets {
     memory: HeapMemory,
     facts: Vec<PacketFacts>,
-    verdicts: Vec<PluginDecision>,
+    dropped: PacketSet,
+    changed: PacketSet,
 }
 
 impl Packets {
@@ -111,14 +110,15 @@ impl Packets {
             let input = number as u16;
             facts.push(PacketFacts { place, ip_bytes: *length, input, output: Some(input + 100) });
         }
-        let verdicts = vec![PluginDecision::Forward; lengths.len()];
-        Packets { memory, facts, verdicts }
+        let (dropped, changed) = (PacketSet::default(), PacketSet::default());
+        Packets { memory, facts, dropped, changed }
     }
 
     fn process(&mut self, instance: &mut dyn Instance) -> (Result<(), Fault>, Effects) {
         let mut effects = Effects::default();
-        let mut batch = Batch::new(&self.facts, &mut self.verdicts, &mut self.memory);
+        let mut batch = Batch::new(&self.facts, &mut self.memory);
         let outcome = instance.process(Time::from_nanos(5), &mut batch, &mut effects);
+        (self.dropped, self.changed) = (batch.dropped(), batch.changed());
         (outcome, effects)
     }
 
@@ -134,6 +134,6 @@ fn fault(module: &Module) -> Fault {
     let before = packets.bytes();
     let (outcome, _) = packets.process(&mut *instance);
     assert_eq!(packets.bytes(), before, "the packets are as they were");
-    assert_eq!(packets.verdicts, [PluginDecision::Forward; 3]);
+    assert!(packets.dropped.is_empty() && packets.changed.is_empty());
     outcome.expect_err("a fault")
 }

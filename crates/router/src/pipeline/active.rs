@@ -1,50 +1,129 @@
-//! Packets of filters whose action is *active*: to the plugins of their chain, and back into the batch.
+//! Packets of filters whose action is *active*: to the plugins of their chain, and on.
 //!
 //! ```text
 //!   classify ─┬─ not active ─────────────────────────────────────┬─► look up
 //!             └─ active ─► chain ─┬─ dropped                      │
-//!                   ▲             ├─ same key ────────────────────┤
+//!                   ▲             ├─ not changed, or the same key ┤
 //!                   │             └─ key changed ─► classify ─┬───┘
 //!                   └──── a chain that it has not met ────────┘
 //! ```
 //!
-//! The packets of a chain are handed over together and keep their order; so do all others. One whose key a
-//! plugin has changed is classified again (DER, 4.2), and may so come to another chain, [`PASSES_MAX`] times
-//! and never twice to the same. Where a batch has no such packet this costs one comparison.
+//! The packets of a chain are handed over together, and each stays in its place in the batch: so all keep their order.
+//! One whose key a plugin has changed is classified again (DER, 4.2), and may so come to another chain, [`PASSES_MAX`]
+//! times and never twice to the same.
+//!
+//! # What it costs
+//!
+//! Where a batch has no such packet, one comparison. Packets of one filter that follow each other are gathered as a
+//! slice, with one look at the filter, and where a chain neither dropped nor changed any of them nothing is done to
+//! them afterwards: what was read of their headers holds. Only those that a plugin had in its hands to change are read
+//! again. What is needed for this is kept from batch to batch, so that nothing is allocated.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
 use nilometer_wire::Time;
 
-use super::Router;
 use super::decide::Turn;
 use super::lane::{Brief, Lane};
 use super::slow::Why;
 use super::version::Version;
+use super::{BATCH, Router};
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
 use crate::header::Key;
 use crate::memory::Memory;
-use crate::plugin::PacketFacts;
-use crate::plugin::control::{ChainId, Outcome};
+use crate::plugin::control::ChainId;
+use crate::plugin::{PACKETS_MAX, PacketFacts, PacketSet, Passage};
 
 /// Chains that a packet may meet, one after the other.
 pub const PASSES_MAX: usize = 4;
+/// Keys that are classified at once.
+const KEYS_AT_ONCE: usize = 32;
 
-/// A packet on its way through chains.
+// A packet's place in its lane is one in a set.
+const _: () = assert!(BATCH <= PACKETS_MAX);
+
+/// A packet that waits for a chain.
 #[derive(Clone, Copy)]
-struct Journey<A> {
-    brief: Brief,
-    key: Key<A>,
-    /// The chain that it goes to next.
+struct Visit {
+    /// Its place in the lane.
+    at: u16,
     chain: ChainId,
-    /// Those before, from the first on.
-    met: [Option<ChainId>; PASSES_MAX],
+}
+
+/// The active packets of a lane on their way through chains.
+pub(super) struct Diversion {
+    input: u16,
+    /// The chain whose packets are gathered, and they, with their places in the lane.
+    chain: Option<ChainId>,
+    facts: Vec<PacketFacts>,
+    places: Vec<u16>,
+    /// Those for other chains, of this pass and of the next.
+    waiting: Vec<Visit>,
+    again: Vec<Visit>,
+    /// Those whose key was changed.
+    moved: Vec<u16>,
+    /// The chains that they met before, from the first on; of others nothing.
+    met: Vec<[Option<ChainId>; PASSES_MAX]>,
+    /// Those that are not in the lane any more.
+    gone: PacketSet,
+}
+
+impl Default for Diversion {
+    fn default() -> Diversion {
+        Diversion {
+            input: 0,
+            chain: None,
+            facts: Vec::with_capacity(BATCH),
+            places: Vec::with_capacity(BATCH),
+            waiting: Vec::new(),
+            again: Vec::new(),
+            moved: Vec::new(),
+            met: vec![[None; PASSES_MAX]; BATCH],
+            gone: PacketSet::default(),
+        }
+    }
+}
+
+impl Diversion {
+    /// Packets of the lane from `at` on come to a chain.
+    #[inline(always)]
+    fn add(&mut self, chain: ChainId, at: usize, briefs: &[Brief]) {
+        let places = at as u16..(at + briefs.len()) as u16;
+        if *self.chain.get_or_insert(chain) == chain {
+            let input = self.input;
+            self.facts.extend(briefs.iter().map(|brief| facts_of(brief, input)));
+            self.places.extend(places);
+        } else {
+            self.waiting.extend(places.map(|at| Visit { at, chain }));
+        }
+    }
+
+    /// Those that wait for the chain of the first one are gathered.
+    fn gather_next(&mut self, briefs: &[Brief]) {
+        let Diversion { input, chain, facts, places, waiting, .. } = self;
+        (facts.clear(), places.clear());
+        *chain = waiting.first().map(|first| first.chain);
+        waiting.retain(|visit| {
+            let is_next = Some(visit.chain) == *chain;
+            if is_next {
+                facts.push(facts_of(&briefs[usize::from(visit.at)], *input));
+                places.push(visit.at);
+            }
+            !is_next
+        });
+    }
+}
+
+#[inline(always)]
+fn facts_of(brief: &Brief, input: u16) -> PacketFacts {
+    PacketFacts { place: brief.place, ip_bytes: brief.ip_bytes, input, output: None }
 }
 
 impl Router {
-    /// Takes active packets out of a classified batch and brings those back that go on.
+    /// Takes active packets of a classified batch through their chains.
     #[inline]
     pub(super) fn divert<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         if self.tables.filters4.has_active() {
@@ -57,117 +136,177 @@ impl Router {
     }
 
     fn divert_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
+        if A::lane(&mut self.lanes).packets == 0 {
+            return;
+        }
         let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
-        let mut journeys = Vec::new();
-        let mut kept = 0;
-        for at in 0..lane.packets {
-            let (brief, key, rule) = (lane.briefs[at], lane.keys[at], lane.rules[at]);
-            match self.active::<A>(rule) {
-                None => {
-                    lane.set(kept, brief, key, rule);
-                    kept += 1;
+        let mut diversion = self.diversion.take().unwrap_or_default();
+        diversion.input = input as u16;
+        self.gather_active(input, &mut lane, &mut diversion, memory);
+        for pass in 0..PASSES_MAX {
+            while let Some(chain) = diversion.chain {
+                let packets = (&diversion.facts[..], None);
+                let passage = self.plugins.process(now, chain, packets, memory);
+                if !passage.is_plain() {
+                    self.resume((pass, chain), &passage, &mut lane, &mut diversion, memory);
                 }
-                Some(chain) => {
-                    let filters = A::filters(&mut self.tables);
-                    if filters.meet(rule, brief.ip_bytes).1 {
-                        self.copy_to_management(input, brief.place, memory);
-                    }
-                    journeys.push(Journey { brief, key, chain, met: [None; PASSES_MAX] });
-                }
+                diversion.gather_next(&lane.briefs);
+            }
+            mem::swap(&mut diversion.waiting, &mut diversion.again);
+            diversion.gather_next(&lane.briefs);
+            if diversion.chain.is_none() {
+                break;
             }
         }
-        lane.packets = kept;
-        self.travel(now, input, journeys, &mut lane, memory);
+        self.break_circles(&lane, &mut diversion, memory);
+        if !diversion.gone.is_empty() {
+            lane.drop_all(&mem::take(&mut diversion.gone));
+        }
+        self.diversion = Some(diversion);
         *A::lane(&mut self.lanes) = lane;
     }
 
-    /// The chain of a filter, if it is active.
+    /// Finds the active packets of a lane: those of the first one's chain are gathered, the others wait.
+    #[inline]
+    fn gather_active<A: Version, M: Memory>(
+        &mut self,
+        input: usize,
+        lane: &mut Lane<A>,
+        diversion: &mut Diversion,
+        memory: &mut M,
+    ) {
+        let mut at = 0;
+        while at < lane.packets {
+            let rule = lane.rules[at];
+            let rules = &mut lane.rules[at..lane.packets];
+            let some = rules.iter().position(|other| *other != rule).unwrap_or(rules.len());
+            if let Some((chain, is_copied)) = self.active::<A>(rule) {
+                // (They have met their filter then, and meet it no more.)
+                rules[..some].fill(None);
+                let briefs = &lane.briefs[at..at + some];
+                let ip_bytes = briefs.iter().map(|brief| u64::from(brief.ip_bytes)).sum();
+                A::filters(&mut self.tables).credit(rule, some as u64, ip_bytes);
+                if is_copied {
+                    for brief in briefs {
+                        self.copy_to_management(input, brief.place, memory);
+                    }
+                }
+                diversion.add(chain, at, briefs);
+            }
+            at += some;
+        }
+    }
+
+    /// The chain of a filter, if it is active, and whether it has packets copied.
     #[inline(always)]
-    fn active<A: Version>(&mut self, rule: Option<RuleId>) -> Option<ChainId> {
-        match A::filters(&mut self.tables).found(rule)?.action {
-            Action::Active(chain) => Some(chain),
+    fn active<A: Version>(&mut self, rule: Option<RuleId>) -> Option<(ChainId, bool)> {
+        let filter = A::filters(&mut self.tables).found(rule)?;
+        match filter.action {
+            Action::Active(chain) => Some((chain, filter.is_copied)),
             Action::Deny | Action::Permit | Action::Reserved(_) => None,
         }
     }
 
-    /// Takes packets from chain to chain until each has gone on into the lane or nowhere.
-    fn travel<A: Version, M: Memory>(
+    /// The packets that were gathered come back from a chain that did something to some of them.
+    #[inline(never)]
+    fn resume<A: Version, M: Memory>(
         &mut self,
-        now: Time,
-        input: usize,
-        mut journeys: Vec<Journey<A>>,
+        (pass, chain): (usize, ChainId),
+        passage: &Passage,
         lane: &mut Lane<A>,
+        diversion: &mut Diversion,
         memory: &mut M,
     ) {
-        let (mut facts, mut outcomes): (Vec<PacketFacts>, Vec<Outcome>) = (Vec::new(), Vec::new());
-        for pass in 0..PASSES_MAX {
-            let mut again = Vec::new();
-            while let Some(chain) = journeys.first().map(|first| first.chain) {
-                let is_of_chain = |journey: &Journey<A>| journey.chain == chain;
-                let some = match journeys.iter().all(is_of_chain) {
-                    true => mem::take(&mut journeys),
-                    false => {
-                        let (some, others) = journeys.into_iter().partition(is_of_chain);
-                        journeys = others;
-                        some
-                    }
-                };
-                facts.clear();
-                facts.extend(some.iter().map(|journey| PacketFacts {
-                    place: journey.brief.place,
-                    ip_bytes: journey.brief.ip_bytes,
-                    input: input as u16,
-                    output: None,
-                }));
-                self.plugins.process(now, chain, (&facts, None), &mut outcomes, memory);
-                for (mut journey, outcome) in some.into_iter().zip(&outcomes) {
-                    journey.met[pass] = Some(chain);
-                    match outcome {
-                        Some(why) => self.discard(input, journey.brief.place, *why, memory),
-                        None => again.extend(self.resume(input, journey, lane, memory)),
-                    }
-                }
-            }
-            journeys = again;
+        let input = usize::from(diversion.input);
+        for number in passage.dropped.iter() {
+            let at = usize::from(diversion.places[number]);
+            let is_cut_off = passage.cut_off.contains(number);
+            let why = if is_cut_off { Discard::PluginFault } else { Discard::Plugin };
+            self.discard(input, lane.briefs[at].place, why, memory);
+            diversion.gone.insert(at);
         }
-        for journey in journeys {
-            self.discard(input, journey.brief.place, Discard::PluginLoop, memory);
+        for number in passage.changed.without(&passage.dropped).iter() {
+            let at = usize::from(diversion.places[number]);
+            let Brief { place, hash, notes, .. } = lane.briefs[at];
+            let fields = match A::read_again(memory.frame(place)) {
+                Ok(fields) => fields,
+                Err(fault) => {
+                    self.discard(input, place, fault.into(), memory);
+                    diversion.gone.insert(at);
+                    continue;
+                }
+            };
+            if fields.key == lane.keys[at] && fields.notes == notes {
+                lane.briefs[at] = Brief::of(place, hash, &fields);
+                continue;
+            }
+            let hash = A::flow_hash(self.plan.seed, &fields.key, fields.notes);
+            lane.briefs[at] = Brief::of(place, hash, &fields);
+            if fields.key != lane.keys[at] {
+                lane.set_key(at, fields.key);
+                diversion.moved.push(at as u16);
+            }
+        }
+        if !diversion.moved.is_empty() {
+            self.classify_again((pass, chain), lane, diversion, memory);
         }
     }
 
-    /// A packet comes back from a chain: into the lane, or on its way to another chain.
-    fn resume<A: Version, M: Memory>(
+    /// Packets whose key a chain has changed meet the filters of the new one.
+    #[inline(never)]
+    fn classify_again<A: Version, M: Memory>(
         &mut self,
-        input: usize,
-        mut journey: Journey<A>,
+        (pass, chain): (usize, ChainId),
         lane: &mut Lane<A>,
+        diversion: &mut Diversion,
         memory: &mut M,
-    ) -> Option<Journey<A>> {
-        let place = journey.brief.place;
-        let (brief, key) = match A::read_again(self.plan.seed, place, memory.frame(place)) {
-            Ok(read) => read,
-            Err(why) => {
-                self.discard(input, place, why, memory);
-                return None;
+    ) {
+        let input = usize::from(diversion.input);
+        let Diversion { moved, met, again, .. } = diversion;
+        for some in moved.chunks(KEYS_AT_ONCE) {
+            let (mut keys, mut found) = ([Key::default(); KEYS_AT_ONCE], [None; KEYS_AT_ONCE]);
+            let (keys, found) = (&mut keys[..some.len()], &mut found[..some.len()]);
+            for (key, at) in keys.iter_mut().zip(some) {
+                *key = lane.keys[usize::from(*at)];
             }
-        };
-        if key == journey.key {
-            lane.push_ruled(brief, key, None);
-            return None;
-        }
-        (journey.brief, journey.key) = (brief, key);
-        let mut found = [None];
-        A::filters(&mut self.tables).classify(input, &[key], &mut found);
-        match self.active::<A>(found[0]).filter(|chain| !journey.met.contains(&Some(*chain))) {
-            Some(chain) => {
-                if A::filters(&mut self.tables).meet(found[0], brief.ip_bytes).1 {
-                    self.copy_to_management(input, place, memory);
+            A::filters(&mut self.tables).classify(input, keys, found);
+            for (&at, &rule) in some.iter().zip(&*found) {
+                let (place, met) = (usize::from(at), &mut met[usize::from(at)]);
+                if pass == 0 {
+                    *met = [None; PASSES_MAX];
                 }
-                return Some(Journey { chain, ..journey });
+                met[pass] = Some(chain);
+                match self.active::<A>(rule).filter(|(chain, _)| !met.contains(&Some(*chain))) {
+                    Some((chain, is_copied)) => {
+                        let brief = &lane.briefs[place];
+                        A::filters(&mut self.tables).credit(rule, 1, brief.ip_bytes.into());
+                        if is_copied {
+                            self.copy_to_management(input, brief.place, memory);
+                        }
+                        again.push(Visit { at, chain });
+                    }
+                    None => lane.rules[place] = rule,
+                }
             }
-            None => lane.push_ruled(brief, key, found[0]),
         }
-        None
+        moved.clear();
+    }
+
+    /// What still waits for a chain after the last pass goes nowhere.
+    fn break_circles<A: Version, M: Memory>(
+        &mut self,
+        lane: &Lane<A>,
+        diversion: &mut Diversion,
+        memory: &mut M,
+    ) {
+        while diversion.chain.is_some() {
+            for at in diversion.places.iter().map(|at| usize::from(*at)) {
+                let place = lane.briefs[at].place;
+                self.discard(diversion.input.into(), place, Discard::PluginLoop, memory);
+                diversion.gone.insert(at);
+            }
+            diversion.gather_next(&lane.briefs);
+        }
     }
 
     /// Sends what plugins have emitted, as the router's own packets are sent.

@@ -170,6 +170,15 @@ impl<A: Classified> Filters<A> {
         found.and_then(|id| self.filters.get_mut(id.0 as usize))
     }
 
+    /// The filter that was found met so many packets.
+    #[inline]
+    pub(super) fn credit(&mut self, found: Option<RuleId>, packets: u64, bytes: u64) {
+        if let Some(filter) = self.found(found) {
+            filter.packets += packets;
+            filter.bytes += bytes;
+        }
+    }
+
     /// What the filter that was found does; counts the packet.
     #[inline]
     pub(super) fn meet(&mut self, found: Option<RuleId>, ip_bytes: u16) -> (Action, bool) {

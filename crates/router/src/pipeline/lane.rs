@@ -9,6 +9,7 @@ use crate::fib::NextHop;
 use crate::forward::ecmp::flow_hash_ipv4;
 use crate::header::{Fields, Key};
 use crate::memory::{Place, Ticket};
+use crate::plugin::PacketSet;
 
 /// What deciding needs of a header besides its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,16 +84,22 @@ impl<A: Copy + Default> Lane<A> {
         self.packets = at + 1;
     }
 
-    /// The packet `at` is another, with its filter.
-    pub(super) fn set(&mut self, at: usize, brief: Brief, key: Key<A>, rule: Option<RuleId>) {
-        (self.briefs[at], self.keys[at], self.rules[at]) = (brief, key, rule);
+    /// The packet `at` has another key.
+    pub(super) fn set_key(&mut self, at: usize, key: Key<A>) {
+        self.keys[at] = key;
         self.destinations[at] = key.destination;
     }
 
-    /// [`Lane::push`] of one whose filter is known.
-    pub(super) fn push_ruled(&mut self, brief: Brief, key: Key<A>, rule: Option<RuleId>) {
-        self.set(self.packets, brief, key, rule);
-        self.packets += 1;
+    /// Packets that were classified, and not looked up yet, are no more; the others keep their order.
+    pub(super) fn drop_all(&mut self, gone: &PacketSet) {
+        let mut kept = 0;
+        for at in PacketSet::first(self.packets).without(gone).iter() {
+            self.briefs[kept] = self.briefs[at];
+            self.rules[kept] = self.rules[at];
+            self.set_key(kept, self.keys[at]);
+            kept += 1;
+        }
+        self.packets = kept;
     }
 }
 

@@ -10,6 +10,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 
 use nilometer_wire::Time;
 
@@ -22,8 +23,8 @@ use crate::classifier::{Action, Classified, ClassifierTuples, Inputs, Refused, R
 use crate::discard::Discard;
 use crate::header::{AnyKey, Header, Key, protocol};
 use crate::memory::{GiveBack, Memory, Place, Ticket};
-use crate::plugin::PacketFacts;
-use crate::plugin::control::{ChainId, Outcome};
+use crate::plugin::control::ChainId;
+use crate::plugin::{PacketFacts, PacketSet};
 
 /// Filters of outputs that there may be.
 pub const OUTPUT_FILTERS_MAX: u32 = 1_024;
@@ -93,8 +94,47 @@ fn meet<A: Version>(
     filters.meet(found[0], ip_bytes)
 }
 
-/// A packet that leaves: where, as what, and what its header said before plugins saw it.
-type Leaving = (usize, u16, Ticket, Header);
+/// A packet that leaves by a chain of its output.
+#[derive(Clone, Copy)]
+struct Leaving {
+    /// Its place among what was decided.
+    at: u16,
+    output: u16,
+    chain: ChainId,
+    ip_bytes: u16,
+    /// Where it went to before plugins saw it.
+    destination: u128,
+}
+
+/// What leaves by chains, as it is gathered; kept from batch to batch, so that nothing is allocated.
+#[derive(Default)]
+pub(super) struct Departures {
+    waiting: Vec<Leaving>,
+    /// Those of one chain and one output.
+    gathered: Vec<Leaving>,
+    facts: Vec<PacketFacts>,
+}
+
+impl Departures {
+    /// Those that leave as the first one does are gathered; whether there is one.
+    fn gather_next(&mut self, input: usize, decided: &[(u16, Ticket)]) -> Option<(ChainId, u16)> {
+        let Departures { waiting, gathered, facts } = self;
+        (gathered.clear(), facts.clear());
+        let way = waiting.first().map(|first| (first.chain, first.output))?;
+        waiting.retain(|leaving| {
+            let is_next = (leaving.chain, leaving.output) == way;
+            if is_next {
+                let place = decided[usize::from(leaving.at)].1.place;
+                let Leaving { ip_bytes, output, .. } = *leaving;
+                let (input, output) = (input as u16, Some(output));
+                facts.push(PacketFacts { place, ip_bytes, input, output });
+                gathered.push(*leaving);
+            }
+            !is_next
+        });
+        Some(way)
+    }
+}
 
 impl Router {
     /// Takes out of what was decided for one batch all that the filters of its output do not let leave.
@@ -106,8 +146,8 @@ impl Router {
         decided: &mut Vec<(u16, Ticket)>,
         memory: &mut M,
     ) {
-        let mut leaves = alloc::vec![true; decided.len()];
-        let mut active: Vec<((ChainId, u16), Vec<Leaving>)> = Vec::new();
+        let mut stay = PacketSet::default();
+        let mut departures = mem::take(&mut self.departures);
         for (at, &(output, ref ticket)) in decided.iter().enumerate() {
             let Ok(header) = Header::read(memory.frame(ticket.place)) else { continue };
             if ticket.bits & Ticket::FILTERED != 0 || is_of_neighbours(&header) {
@@ -120,61 +160,57 @@ impl Router {
             match action {
                 Action::Permit | Action::Reserved(_) => {}
                 Action::Deny => {
-                    leaves[at] = false;
+                    stay.insert(at);
                     self.discard(input, ticket.place, Discard::Denied, memory);
                 }
                 Action::Active(chain) => {
-                    let leaving = (at, output, *ticket, header);
-                    let group = (chain, output);
-                    match active.iter_mut().find(|(it, _)| *it == group) {
-                        Some((_, some)) => some.push(leaving),
-                        None => active.push((group, alloc::vec![leaving])),
-                    }
+                    let (at, ip_bytes) = (at as u16, header.ip_bytes);
+                    let destination = destination(&header);
+                    departures.waiting.push(Leaving { at, output, chain, ip_bytes, destination });
                 }
             }
         }
-        for ((chain, output), some) in active {
-            self.process_outputs(now, input, (chain, output, &some), &mut leaves, memory);
+        while let Some(way) = departures.gather_next(input, decided) {
+            let all = (way, &decided[..]);
+            self.process_outputs(now, input, all, (&departures, &mut stay), memory);
         }
-        let mut leaves = leaves.into_iter();
-        decided.retain(|_| leaves.next().unwrap_or(true));
+        self.departures = departures;
+        if !stay.is_empty() {
+            let mut at = 0..;
+            decided.retain(|_| at.next().is_some_and(|at| !stay.contains(at)));
+        }
     }
 
-    /// Hands packets that leave by one output to a chain.
+    /// Hands packets that leave by one output to a chain; those that do not leave then are put among the others that
+    /// `stay`.
     fn process_outputs<M: Memory>(
         &mut self,
         now: Time,
         input: usize,
-        (chain, output, some): (ChainId, u16, &[Leaving]),
-        leaves: &mut [bool],
+        ((chain, output), decided): ((ChainId, u16), &[(u16, Ticket)]),
+        (departures, stay): (&Departures, &mut PacketSet),
         memory: &mut M,
     ) {
-        let facts = |&(_, _, ticket, ref header): &Leaving| PacketFacts {
-            place: ticket.place,
-            ip_bytes: header.ip_bytes,
-            input: input as u16,
-            output: Some(output),
-        };
-        let packets: Vec<PacketFacts> = some.iter().map(facts).collect();
-        let mut outcomes: Vec<Outcome> = Vec::new();
-        let first = some.first().map(|(_, _, ticket, _)| ticket);
+        let Departures { gathered, facts, .. } = departures;
+        let first = gathered.first().map(|first| &decided[usize::from(first.at)].1);
         let share_bps = first.and_then(|ticket| self.fabric.share_bps(usize::from(output), ticket));
-        self.plugins.process(now, chain, (&packets, share_bps), &mut outcomes, memory);
-        for (&(at, _, ticket, ref before), outcome) in some.iter().zip(&outcomes) {
-            let place = ticket.place;
-            if let Some(why) = outcome {
-                leaves[at] = false;
-                self.discard(input, place, *why, memory);
-                continue;
-            }
+        let passage = self.plugins.process(now, chain, (&facts[..], share_bps), memory);
+        for number in passage.dropped.iter() {
+            let is_cut_off = passage.cut_off.contains(number);
+            let why = if is_cut_off { Discard::PluginFault } else { Discard::Plugin };
+            stay.insert(gathered[number].at.into());
+            self.discard(input, facts[number].place, why, memory);
+        }
+        for number in passage.changed.without(&passage.dropped).iter() {
+            let (leaving, place) = (&gathered[number], facts[number].place);
             match Header::read(memory.frame(place)) {
-                Ok(after) if destination(&after) == destination(before) => {}
+                Ok(after) if destination(&after) == leaving.destination => {}
                 Ok(after) => {
-                    leaves[at] = false;
+                    stay.insert(leaving.at.into());
                     self.look_up_again(now, input, place, &after, memory);
                 }
                 Err(_) => {
-                    leaves[at] = false;
+                    stay.insert(leaving.at.into());
                     self.discard(input, place, Discard::PluginFault, memory);
                 }
             }

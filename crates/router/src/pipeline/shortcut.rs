@@ -184,9 +184,6 @@ impl Router {
         let port = &mut self.ports[usize::from(shortcut.output)];
         port.shortcut_packets += packets;
         port.shortcut_bytes += frame_bytes + packets * u64::from(port.plan.overhead_bytes);
-        if let Some(filter) = self.tables.filters4.found(shortcut.filter) {
-            filter.packets += packets;
-            filter.bytes += ip_bytes;
-        }
+        self.tables.filters4.credit(shortcut.filter, packets, ip_bytes);
     }
 }

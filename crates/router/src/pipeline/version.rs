@@ -8,20 +8,18 @@ use super::Router;
 use super::broadcasts::Broadcasts;
 use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
-use super::lane::{Brief, Lane, Lanes};
+use super::lane::{Lane, Lanes};
 use super::port::{Held, RouterPort};
 use super::reserved::ReservedFlows;
 use super::ways_back::WaysBack;
 use crate::classifier::Classified;
-use crate::discard::Discard;
 use crate::fib::NextHop;
 use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
 use crate::forward::hop;
 use crate::forward::icmp::Problem;
 use crate::forward::martian::{self, Martian, MartianFilter};
 use crate::forward::report::{Cause, Reporter, Unsent};
-use crate::header::{ETHERNET_BYTES, Fields, Key};
-use crate::memory::Place;
+use crate::header::{ETHERNET_BYTES, Fault, Fields, Key};
 use crate::multicast::Protocol;
 use crate::neighbour::{Family, Table};
 
@@ -58,7 +56,8 @@ pub(super) trait Version: Protocol + Classified + Default {
     fn of(address: IpAddr) -> Option<Self>;
     fn is_broadcast(self, broadcasts: &Broadcasts) -> bool;
     /// What the headers in a frame say that was read before; padding behind the packet is of no account.
-    fn read_again(seed: u64, place: Place, frame: &[u8]) -> Result<(Brief, Key<Self>), Discard>;
+    fn read_again(frame: &[u8]) -> Result<Fields<Self>, Fault>;
+    fn flow_hash(seed: u64, key: &Key<Self>, notes: u8) -> u64;
     /// The sender of the packet that begins here.
     fn sender(packet: &[u8]) -> Self;
     /// The destination of the packet that begins here.
@@ -158,11 +157,13 @@ impl Version for u32 {
         broadcasts.has(self)
     }
 
-    fn read_again(seed: u64, place: Place, frame: &[u8]) -> Result<(Brief, Key<u32>), Discard> {
-        let packet = frame.get(ETHERNET_BYTES..).unwrap_or_default();
-        let fields = Fields::<u32>::read(packet)?;
-        let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
-        Ok((Brief::of(place, hash, &fields), fields.key))
+    #[inline]
+    fn read_again(frame: &[u8]) -> Result<Fields<u32>, Fault> {
+        Fields::<u32>::read(frame.get(ETHERNET_BYTES..).unwrap_or_default())
+    }
+
+    fn flow_hash(seed: u64, key: &Key<u32>, notes: u8) -> u64 {
+        flow_hash_ipv4(seed, key, notes)
     }
 
     fn sender(packet: &[u8]) -> u32 {
@@ -271,11 +272,12 @@ impl Version for u128 {
         false
     }
 
-    fn read_again(seed: u64, place: Place, frame: &[u8]) -> Result<(Brief, Key<u128>), Discard> {
-        let packet = frame.get(ETHERNET_BYTES..).unwrap_or_default();
-        let fields = Fields::<u128>::read(packet)?;
-        let hash = flow_hash_ipv6(seed, &fields.key, fields.notes);
-        Ok((Brief::of(place, hash, &fields), fields.key))
+    fn read_again(frame: &[u8]) -> Result<Fields<u128>, Fault> {
+        Fields::<u128>::read(frame.get(ETHERNET_BYTES..).unwrap_or_default())
+    }
+
+    fn flow_hash(seed: u64, key: &Key<u128>, notes: u8) -> u64 {
+        flow_hash_ipv6(seed, key, notes)
     }
 
     fn sender(packet: &[u8]) -> u128 {

@@ -1,4 +1,7 @@
 //! What an instance gets and gives: packets in the ports' memory, verdicts, and what else is to happen.
+//!
+//! A batch notes which of its packets were dropped, and which were lent to be changed. Of the others the router knows
+//! what it knew before, and looks at none of them again.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,6 +9,7 @@ use alloc::vec::Vec;
 use nilometer_wire::memory::{Memory, Place};
 
 use super::PluginDecision;
+use super::packet_set::{PACKETS_MAX, PacketSet};
 use crate::header::{ETHERNET_BYTES, Header};
 
 /// Packets that one call may emit.
@@ -34,23 +38,21 @@ pub struct PacketFacts {
 /// first.
 pub struct Batch<'a> {
     packets: &'a [PacketFacts],
-    verdicts: &'a mut [PluginDecision],
     memory: &'a mut (dyn Memory + 'a),
     share_bps: Option<u64>,
+    dropped: PacketSet,
+    changed: PacketSet,
 }
 
 impl<'a> Batch<'a> {
-    /// Of these `packets`, with room for a verdict on each.
+    /// Of these `packets`.
     ///
     /// # Panics
-    /// When there are not as many of one as of the other.
-    pub fn new(
-        packets: &'a [PacketFacts],
-        verdicts: &'a mut [PluginDecision],
-        memory: &'a mut (dyn Memory + 'a),
-    ) -> Batch<'a> {
-        assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
-        Batch { packets, verdicts, memory, share_bps: None }
+    /// When there are more than [`PACKETS_MAX`].
+    pub fn new(packets: &'a [PacketFacts], memory: &'a mut (dyn Memory + 'a)) -> Batch<'a> {
+        assert!(packets.len() <= PACKETS_MAX, "a batch has at most {PACKETS_MAX} packets");
+        let (dropped, changed) = (PacketSet::default(), PacketSet::default());
+        Batch { packets, memory, share_bps: None, dropped, changed }
     }
 
     /// The same, of a flow to which the scheduler of its output gives so much of the link.
@@ -64,8 +66,9 @@ impl<'a> Batch<'a> {
         self.share_bps
     }
 
-    /// What is known of each packet.
-    pub fn packets(&self) -> &[PacketFacts] {
+    /// What is known of each packet. (It outlives what is done to the batch meanwhile.)
+    #[inline]
+    pub fn packets(&self) -> &'a [PacketFacts] {
         self.packets
     }
 
@@ -80,15 +83,42 @@ impl<'a> Batch<'a> {
     /// The same, to be changed.
     #[inline]
     pub fn packet_mut(&mut self, at: usize) -> &mut [u8] {
+        self.note_changed(at);
+        self.lend(at)
+    }
+
+    /// The same, for who looks at it and may change it: he notes it if he does ([`Batch::note_changed`]). What is
+    /// changed without that may leave as it is, with whatever is wrong with it.
+    #[inline]
+    pub fn lend(&mut self, at: usize) -> &mut [u8] {
         let facts = &self.packets[at];
         let end = ETHERNET_BYTES + usize::from(facts.ip_bytes);
         &mut self.memory.frame_mut(facts.place)[ETHERNET_BYTES..end]
     }
 
+    /// The packet `at` is to be looked at again.
+    #[inline]
+    pub fn note_changed(&mut self, at: usize) {
+        self.changed.insert(at);
+    }
+
     /// Decides on the packet `at`.
     #[inline]
     pub fn decide(&mut self, at: usize, verdict: PluginDecision) {
-        self.verdicts[at] = verdict;
+        match verdict {
+            PluginDecision::Forward => self.dropped.remove(at),
+            PluginDecision::Drop => self.dropped.insert(at),
+        }
+    }
+
+    /// Those that go no further.
+    pub fn dropped(&self) -> PacketSet {
+        self.dropped
+    }
+
+    /// Those that may have been changed.
+    pub fn changed(&self) -> PacketSet {
+        self.changed
     }
 }
 
@@ -135,6 +165,12 @@ impl Effects {
     /// Takes the lines.
     pub fn take_lines(&mut self) -> Vec<String> {
         core::mem::take(&mut self.lines)
+    }
+
+    /// Whether a call wanted nothing besides its verdicts.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.emitted.is_empty() && self.lines.is_empty() && self.refused == 0
     }
 
     /// Packets that could not be emitted.

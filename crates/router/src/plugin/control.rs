@@ -7,12 +7,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::mem;
 
 use nilometer_wire::memory::Memory;
 use nilometer_wire::{Span, Time};
 
-use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, PluginDecision};
-use crate::discard::Discard;
+use super::passage::Passage;
+use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, PacketSet};
 
 /// Instances that there may be.
 pub const INSTANCES_MAX: usize = 256;
@@ -110,6 +111,8 @@ struct Slot {
     counters: InstanceCounters,
     /// Its timer is not called before.
     rests_until: Time,
+    /// When its timer is to be called, as far as it was looked at.
+    wakes: Option<Time>,
 }
 
 impl Slot {
@@ -118,7 +121,24 @@ impl Slot {
         let due = self.instance.poll_timeout().filter(|_| self.fault.is_none());
         due.map(|due| due.max(self.rests_until))
     }
+
+    /// So many packets came to it that it does not process, since it was cut off.
+    fn pass_over(&mut self, packets: usize, passage: &mut Passage) {
+        match self.on_fault {
+            OnFault::Bypass => {
+                self.counters.bypassed += packets as u64;
+                passage.dropped = PacketSet::default();
+            }
+            OnFault::Drop => {
+                self.counters.fault_dropped += packets as u64;
+                passage.dropped = PacketSet::first(packets);
+                passage.cut_off = passage.dropped;
+            }
+        }
+    }
 }
+
+const IS_THERE: &str = "chains name instances that are there";
 
 /// The instances of a chain, by number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,9 +153,6 @@ impl Chain {
     }
 }
 
-/// What became of a packet in a chain: [`None`] where it goes on.
-pub type Outcome = Option<Discard>;
-
 /// Instances, chains, and what they want done.
 #[derive(Default)]
 pub struct ControlUnit {
@@ -145,7 +162,8 @@ pub struct ControlUnit {
     emitted: Vec<(u16, Vec<u8>)>,
     lines: VecDeque<String>,
     effects: Effects,
-    verdicts: Vec<PluginDecision>,
+    /// Packets that are left for the next instance of a chain, and their places in the batch.
+    left: (Vec<PacketFacts>, Vec<u16>),
     /// The earliest timer of all instances.
     due: Option<Time>,
 }
@@ -171,8 +189,8 @@ impl ControlUnit {
             return Err(ControlError::Instances);
         }
         let (counters, name) = (InstanceCounters::default(), name.into());
-        let (fault, rests_until) = (None, Time::ZERO);
-        let slot = Slot { name, class, instance, on_fault, fault, counters, rests_until };
+        let (fault, rests_until, wakes) = (None, Time::ZERO, None);
+        let slot = Slot { name, class, instance, on_fault, fault, counters, rests_until, wakes };
         if at == self.slots.len() {
             self.slots.push(None);
         }
@@ -195,7 +213,7 @@ impl ControlUnit {
         let at = self.find(name)?;
         let slot = self.slot(at);
         (slot.class, slot.fault) = (class, None);
-        let old = core::mem::replace(&mut slot.instance, instance);
+        let old = mem::replace(&mut slot.instance, instance);
         self.look_at_timers();
         Ok(old)
     }
@@ -255,7 +273,7 @@ impl ControlUnit {
         if let Some((_, fault)) = &self.slot(at).fault {
             return Err(ControlError::CutOff(name.into(), fault.clone()));
         }
-        let mut effects = core::mem::take(&mut self.effects);
+        let mut effects = mem::take(&mut self.effects);
         let answer = self.slot(at).instance.handle_message(now, text, &mut effects);
         self.effects = effects;
         self.settle(now, at, 0, answer.as_ref().err().cloned());
@@ -296,7 +314,7 @@ impl ControlUnit {
 
     /// Packets that were emitted, with the port for which they count.
     pub(crate) fn take_emitted(&mut self) -> Vec<(u16, Vec<u8>)> {
-        core::mem::take(&mut self.emitted)
+        mem::take(&mut self.emitted)
     }
 
     /// Whether there are any.
@@ -319,7 +337,7 @@ impl ControlUnit {
             let Some(slot) = &mut self.slots[at] else { continue };
             if slot.due().is_some_and(|due| due <= now) {
                 slot.rests_until = now + TIMER_MIN;
-                let mut effects = core::mem::take(&mut self.effects);
+                let mut effects = mem::take(&mut self.effects);
                 let failed = slot.instance.handle_timeout(now, &mut effects).err();
                 self.effects = effects;
                 self.settle(now, at, 0, failed);
@@ -329,89 +347,73 @@ impl ControlUnit {
     }
 
     /// Hands packets of one batch to a chain, one instance after the other, with the share of the link that the first
-    /// one's flow has; `outcomes` gets what became of each.
+    /// one's flow has.
     pub(crate) fn process<M: Memory>(
         &mut self,
         now: Time,
         chain: ChainId,
         (packets, share_bps): (&[PacketFacts], Option<u64>),
-        outcomes: &mut Vec<Outcome>,
         memory: &mut M,
-    ) {
-        outcomes.clear();
-        outcomes.resize(packets.len(), None);
+    ) -> Passage {
         // (One that was removed with its filter has no instances, and nobody names it.)
         let chain = self.chains.get(usize::from(chain.0)).copied().unwrap_or_default();
         if let &[only] = chain.instances() {
-            let only = usize::from(only);
-            self.process_by(now, (only, share_bps), (packets, None), outcomes, memory);
-        } else {
-            for at in chain.instances().iter().map(|at| usize::from(*at)) {
-                let left: Vec<usize> =
-                    (0..packets.len()).filter(|at| outcomes[*at].is_none()).collect();
-                let some: Vec<PacketFacts> = left.iter().map(|at| packets[*at]).collect();
-                self.process_by(now, (at, share_bps), (&some, Some(&left)), outcomes, memory);
-            }
+            return self.process_by(now, only.into(), (packets, share_bps), memory);
         }
-        self.look_at_timers();
+        let mut passage = Passage::default();
+        for at in chain.instances().iter().map(|at| usize::from(*at)) {
+            if passage.dropped.is_empty() {
+                passage.add(&self.process_by(now, at, (packets, share_bps), memory));
+                continue;
+            }
+            let (mut some, mut places) = mem::take(&mut self.left);
+            (some.clear(), places.clear());
+            for place in PacketSet::first(packets.len()).without(&passage.dropped).iter() {
+                some.push(packets[place]);
+                places.push(place as u16);
+            }
+            passage.add_at(&self.process_by(now, at, (&some[..], share_bps), memory), &places);
+            self.left = (some, places);
+        }
+        passage
     }
 
-    /// Hands packets to one instance; each has its place among `outcomes`, in order where none are given.
+    /// Hands packets to one instance.
     fn process_by<M: Memory>(
         &mut self,
         now: Time,
-        (at, share_bps): (usize, Option<u64>),
-        (packets, places): (&[PacketFacts], Option<&[usize]>),
-        outcomes: &mut [Outcome],
+        at: usize,
+        (packets, share_bps): (&[PacketFacts], Option<u64>),
         memory: &mut M,
-    ) {
-        if packets.is_empty() {
-            return;
-        }
-        let mut verdicts = core::mem::take(&mut self.verdicts);
-        verdicts.clear();
-        verdicts.resize(packets.len(), PluginDecision::Forward);
-        let mut effects = core::mem::take(&mut self.effects);
-        let slot = self.slot(at);
+    ) -> Passage {
+        let mut passage = Passage::default();
+        let Some(first) = packets.first() else { return passage };
+        let ControlUnit { slots, effects, .. } = self;
+        let slot = slots[at].as_mut().expect(IS_THERE);
         let mut failed = None;
         if slot.fault.is_none() {
-            let batch = Batch::new(packets, &mut verdicts, memory);
-            let mut batch = batch.with_share(share_bps);
-            failed = slot.instance.process(now, &mut batch, &mut effects).err();
+            let mut batch = Batch::new(packets, memory).with_share(share_bps);
+            failed = slot.instance.process(now, &mut batch, effects).err();
+            (passage.dropped, passage.changed) = (batch.dropped(), batch.changed());
         }
-        let is_cut_off = slot.fault.is_some() || failed.is_some();
-        let many = packets.len() as u64;
-        let dropped = match (is_cut_off, slot.on_fault) {
-            (true, OnFault::Bypass) => {
-                slot.counters.bypassed += many;
-                verdicts.fill(PluginDecision::Forward);
-                Discard::PluginFault
-            }
-            (true, OnFault::Drop) => {
-                slot.counters.fault_dropped += many;
-                verdicts.fill(PluginDecision::Drop);
-                Discard::PluginFault
-            }
-            (false, _) => {
-                slot.counters.packets += many;
-                slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
-                let dropped = verdicts.iter().filter(|it| **it == PluginDecision::Drop).count();
-                slot.counters.dropped += dropped as u64;
-                Discard::Plugin
-            }
-        };
-        for (at, verdict) in verdicts.iter().enumerate() {
-            let place = places.map_or(at, |places| places[at]);
-            outcomes[place] = (*verdict == PluginDecision::Drop).then_some(dropped);
+        if slot.fault.is_some() || failed.is_some() {
+            slot.pass_over(packets.len(), &mut passage);
+        } else {
+            slot.counters.packets += packets.len() as u64;
+            slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
+            slot.counters.dropped += passage.dropped.len() as u64;
         }
-        (self.effects, self.verdicts) = (effects, verdicts);
-        self.settle(now, at, packets[0].input, failed);
+        if failed.is_some() || !effects.is_empty() {
+            self.settle(now, at, first.input, failed);
+        }
+        self.look_at_timer(at);
+        passage
     }
 
     /// After a call of an instance: what it wants done is, unless it failed; then it is cut off.
     fn settle(&mut self, now: Time, at: usize, port: u16, failed: Option<Fault>) {
         let ControlUnit { slots, effects, emitted, lines, .. } = self;
-        let slot = slots[at].as_mut().expect("it was called");
+        let slot = slots[at].as_mut().expect(IS_THERE);
         let mut say = |line: String| {
             if lines.len() < LINES_MAX {
                 lines.push_back(line);
@@ -442,7 +444,21 @@ impl ControlUnit {
     }
 
     fn look_at_timers(&mut self) {
-        self.due = self.slots.iter().flatten().filter_map(Slot::due).min();
+        for slot in self.slots.iter_mut().flatten() {
+            slot.wakes = slot.due();
+        }
+        self.due = self.slots.iter().flatten().filter_map(|slot| slot.wakes).min();
+    }
+
+    /// The same after a call of one instance.
+    #[inline]
+    fn look_at_timer(&mut self, at: usize) {
+        let slot = self.slot(at);
+        let wakes = slot.due();
+        if wakes != slot.wakes {
+            slot.wakes = wakes;
+            self.due = self.slots.iter().flatten().filter_map(|slot| slot.wakes).min();
+        }
     }
 
     fn chains_of(&self, at: usize) -> usize {
@@ -457,6 +473,6 @@ impl ControlUnit {
     /// # Panics
     /// When there is none of this number.
     fn slot(&mut self, at: usize) -> &mut Slot {
-        self.slots[at].as_mut().expect("chains name instances that are there")
+        self.slots[at].as_mut().expect(IS_THERE)
     }
 }

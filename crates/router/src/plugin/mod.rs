@@ -22,11 +22,14 @@
 //! # One that misbehaves
 //!
 //! A call ends with a [`Fault`] where the code trapped, used up its budget or did not keep to the interface.
-//! The packets of that call are as they were before it. The instance is cut off from then on, and the
+//! A module's packets are as they were before that call; a native class, which changes them where they lie, may have
+//! got half-way. The instance is cut off from then on, and the
 //! packets of its flows are dropped or pass it by, as its binding says ([`OnFault`]).
 
 pub mod batch;
 pub mod control;
+mod packet_set;
+mod passage;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -36,6 +39,8 @@ use nilometer_wire::Time;
 
 pub use batch::{Batch, Effects, PacketFacts};
 pub use control::{ChainId, ControlError, ControlUnit};
+pub use packet_set::{PACKETS_MAX, PacketSet};
+pub(crate) use passage::Passage;
 
 nilometer_wire::named! {
     /// What runs the code of a class.
@@ -102,7 +107,7 @@ pub trait Instance: Send {
     /// Looks at the packets of a batch, in their order, and gives its verdicts.
     ///
     /// # Errors
-    /// A [`Fault`]; the caller makes sure that the packets are as they were, and calls it no more.
+    /// A [`Fault`]; the packets that were not noted as changed are as they were, and it is called no more.
     fn process(
         &mut self,
         now: Time,
@@ -154,6 +159,9 @@ pub enum Fault {
     /// The code trapped: an access out of bounds, a division by zero, an instruction that says so.
     #[error("it trapped: {0}")]
     Trap(String),
+    /// The code of a native class panicked.
+    #[error("it panicked: {0}")]
+    Panic(String),
     /// It did not end within its budget of instructions.
     #[error("it used up its budget of {0} instructions in one call")]
     Budget(u64),

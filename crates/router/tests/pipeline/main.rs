@@ -12,6 +12,7 @@ mod hostile;
 mod icmp_errors;
 mod options;
 mod own;
+mod plugin_batches;
 mod plugin_changes;
 mod plugin_hostile;
 mod plugins;

@@ -1,0 +1,36 @@
+//! What a chain did to the packets of a batch.
+
+use super::PacketSet;
+
+/// What became of the packets of one call in a chain; of those in none of the sets nothing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Passage {
+    /// They go no further.
+    pub(crate) dropped: PacketSet,
+    /// Of those, the ones that are dropped because an instance was cut off.
+    pub(crate) cut_off: PacketSet,
+    /// They may have been changed.
+    pub(crate) changed: PacketSet,
+}
+
+impl Passage {
+    /// Whether nothing became of any.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.dropped.is_empty() && self.changed.is_empty()
+    }
+
+    /// What another instance did to them.
+    pub(super) fn add(&mut self, other: &Passage) {
+        self.dropped |= other.dropped;
+        self.cut_off |= other.cut_off;
+        self.changed |= other.changed;
+    }
+
+    /// The same, where each of the other's has its place here.
+    pub(super) fn add_at(&mut self, other: &Passage, places: &[u16]) {
+        other.dropped.iter().for_each(|at| self.dropped.insert(places[at].into()));
+        other.cut_off.iter().for_each(|at| self.cut_off.insert(places[at].into()));
+        other.changed.iter().for_each(|at| self.changed.insert(places[at].into()));
+    }
+}
