@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/links.rs"]
 mod links;
+#[path = "common/module.rs"]
+mod module;
 #[path = "live_router/recording.rs"]
 mod recording;
 #[path = "live_router/shares.rs"]

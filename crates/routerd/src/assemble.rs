@@ -111,7 +111,11 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     if let Some(recorder) = &mut recorder {
         let of = |(plan, _): &(PortPlan, Option<&PortSection>)| (plan.mac, plan.mtu_bytes);
         let ports = plans.iter().take(config.ports.len()).map(of).collect();
-        recorder.begin(&Beginning { config: config.clone(), ports }, &router)?;
+        let mut config = config.clone();
+        for (section, state) in config.plugins.iter_mut().zip(router.plugins().states()) {
+            *section = section.pinned(&state.class);
+        }
+        recorder.begin(&Beginning { config, ports }, &router)?;
     }
     let (mut driver, remote) = Driver::new(router, memory, routes.rib_thread().hops(), recorder)?;
     if let Some(flow_offload) = flow_offload {

@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 pub use super::address::AddressSection;
 use super::filter::{ClassifierName, FilterSection, Side};
 use super::multicast::MulticastSection;
-use super::plugins::{NewInstance, PluginSection};
+use super::plugins::{ClassSources, NewInstance, PluginSection};
 use super::reservations::ReservationsSection;
 use super::rfc1812::Rfc1812Section;
 
@@ -219,6 +219,8 @@ pub struct ControlSection {
     pub agentx: Option<String>,
     /// The code server from which plugin classes come that are not installed, as `http://HOST:PORT`.
     pub code_server: Option<String>,
+    /// Where plugins, trusted keys and revocations are; where `nilometer plugin install` puts them if absent.
+    pub plugin_directory: Option<PathBuf>,
     /// Whether the kernel's routes of this namespace, in its tables `main` and `local`, are followed.
     pub kernel_routes: bool,
 }
@@ -390,7 +392,11 @@ impl RouterConfig {
     /// # Errors
     /// When there is no such class, or it refuses the configuration.
     pub fn instance_of(&self, plugin: &PluginSection) -> Result<NewInstance> {
-        plugin.make(self.seed, self.control.code_server.as_deref())
+        let sources = ClassSources {
+            directory: self.control.plugin_directory.as_deref(),
+            code_server: self.control.code_server.as_deref(),
+        };
+        plugin.make(self.seed, &sources)
     }
 
     /// The side on which `filter` stands and the ports that it is for, as this router numbers them.

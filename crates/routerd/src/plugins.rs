@@ -1,12 +1,13 @@
 //! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_loader::builtin::{builtin, builtin_of};
 use nilometer_loader::fetch::CodeServer;
 use nilometer_loader::store::Store;
-use nilometer_router::plugin::{Class, ClassFacts, Instance, OnFault};
+use nilometer_router::plugin::{Class, ClassFacts, Engine, Instance, OnFault};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -56,6 +57,15 @@ impl From<FaultPolicy> for OnFault {
     }
 }
 
+/// Where classes come from that are not built in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassSources<'a> {
+    /// Where plugins are installed; the usual place where absent.
+    pub directory: Option<&'a Path>,
+    /// The code server that is asked for what is not there.
+    pub code_server: Option<&'a str>,
+}
+
 /// An instance that no router has yet.
 pub struct NewInstance {
     /// What its class is.
@@ -89,16 +99,26 @@ impl PluginSection {
     ///
     /// # Errors
     /// When there is no such class, or it refuses the configuration.
-    pub fn make(&self, seed: u64, code_server: Option<&str>) -> Result<NewInstance> {
+    pub fn make(&self, seed: u64, sources: &ClassSources<'_>) -> Result<NewInstance> {
         self.check()?;
         let name = &self.name;
-        let class = class(&self.class, code_server).with_context(|| format!("plugin {name}"))?;
+        let class = class(&self.class, sources).with_context(|| format!("plugin {name}"))?;
         let index = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
         let seed = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let instance = class.instantiate(&self.configuration, seed);
         let instance =
             instance.map_err(|why| anyhow!("plugin {name}: class {}: {why}", self.class))?;
         Ok(NewInstance { class: class.facts().clone(), instance })
+    }
+
+    /// The same, with the version of a module that an instance was made of: what is installed later changes nothing
+    /// then.
+    pub fn pinned(&self, class: &ClassFacts) -> PluginSection {
+        let class = match class.engine {
+            Engine::Native => self.class.clone(),
+            Engine::Wasm => format!("{}@{}", class.name, class.version),
+        };
+        PluginSection { class, ..self.clone() }
     }
 }
 
@@ -107,7 +127,7 @@ impl PluginSection {
 ///
 /// # Errors
 /// When there is none, or it may not be run.
-fn class(name: &str, code_server: Option<&str>) -> Result<Box<dyn Class>> {
+fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
     let (name, version) = match name.split_once('@') {
         None => (name, None),
         Some((name, version)) => {
@@ -118,12 +138,15 @@ fn class(name: &str, code_server: Option<&str>) -> Result<Box<dyn Class>> {
     if let Some(class) = builtin_of(name).filter(|_| version.is_none()) {
         return Ok(class);
     }
-    let store = Store::new(&Store::usual_directory());
+    let store = match sources.directory {
+        Some(directory) => Store::new(directory),
+        None => Store::new(&Store::usual_directory()),
+    };
     let missing = match store.class(name, version.as_ref()) {
         Ok(class) => return Ok(Box::new(class)),
         Err(why) => why,
     };
-    let Some(code_server) = code_server else {
+    let Some(code_server) = sources.code_server else {
         let names: Vec<String> = builtin().iter().map(|class| class.facts().name.clone()).collect();
         let names = names.join(", ");
         let why = format!("there is no plugin class {name:?} ({names} are built in)");

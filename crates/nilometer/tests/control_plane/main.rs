@@ -12,6 +12,8 @@ mod frr_router;
 mod frr_routes;
 #[path = "../common/links.rs"]
 mod links;
+#[path = "../common/module.rs"]
+mod module;
 #[path = "../../../router/tests/netlink/mod.rs"]
 mod netlink;
 mod route_control;

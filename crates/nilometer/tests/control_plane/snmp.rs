@@ -25,10 +25,18 @@ rate = "500 Mb/s"
 [[port]]
 interface = "p1"
 addresses = ["198.18.1.1/24"]
+[[plugin]]
+name = "count-1"
+class = "counter"
 [[filter]]
 action = "deny"
 protocol = "tcp"
+[[filter]]
+action = "active"
+plugins = ["count-1"]
 "#;
+/// The name of the plugin as an index: its length, and its letters.
+const COUNT_1: &str = "7.99.111.117.110.116.45.49";
 
 fn installed(program: &str) -> bool {
     let mut command = Command::new(program);
@@ -138,6 +146,22 @@ fn a_manager_reads_the_router() {
         assert_eq!(ours[&format!("{OURS}.1.1.2.1")], "qsdrr");
         assert_eq!(ours[&format!("{OURS}.2.1.2.1")], "deny");
         assert_eq!(ours[&format!("{OURS}.3.1.0")], "dq_plus");
+        let plugin = |column: u32| &ours[&format!("{OURS}.4.1.{column}.{COUNT_1}")];
+        assert_eq!([plugin(2), plugin(4), plugin(5)], ["counter", "native", ""]);
+        let processed = |column: u32| plugin(column).parse::<u64>().expect("a count");
+        // (Datagrams of 33 bytes, and whatever else hosts say.)
+        assert!(processed(6) >= 20 * (round + 1) && processed(7) >= 33 * processed(6), "{ours:?}");
+        assert_eq!([processed(8), processed(11), processed(13)], [0; 3]);
+        let own: BTreeMap<&str, u64> = (1..)
+            .map_while(|number| {
+                let column = |column| ours.get(&format!("{OURS}.5.1.{column}.{COUNT_1}.{number}"));
+                Some((column(2)?.as_str(), column(3)?.parse().expect("a count")))
+            })
+            .collect();
+        assert!(
+            own["udp_packets"] >= 20 * (round + 1) && own["udp_packets"] <= processed(6),
+            "{own:?}"
+        );
         let ip = walk(port, ".1.3.6.1.2.1.4", true);
         assert_eq!(ip[".1.3.6.1.2.1.4.1.0"], "1", "it forwards");
         let names = walk(port, ".1.3.6.1.2.1.2.2.1.2", false);

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nilometer_files::document::guard_output;
 use nilometer_linux::namespace::Namespace;
+use nilometer_loader::Store;
+use nilometer_loader::keys::SecretKey;
 use nilometer_router::{Hop, Member, Point};
 use nilometer_routerd::assemble::Options;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::command_channel::CommandChannel;
+use nilometer_routerd::control::plugins::{MessageBody, PluginBody};
 use nilometer_routerd::control::view::{FabricBody, RateBody};
 use nilometer_routerd::recording::event::{self, Beginning, Input, Reader, Response};
 use nilometer_routerd::recording::replay::{Replay, Replayed, replay};
@@ -24,6 +27,7 @@ use socket2::{Domain, Socket, Type};
 use super::links::{link, settle};
 use super::privileged;
 use crate::common::Room;
+use crate::module::Module;
 
 const PORT: u16 = 9;
 /// Decisions of a run at least.
@@ -273,4 +277,80 @@ fn distributed_queueing_of_eight_ports_is_replayed() {
     fs::write(room.path("cut.nilrec"), &bytes[..bytes.len() / 2]).expect("a file");
     let said = room.refused(&["route", "replay", "cut.nilrec"]);
     assert!(said.contains("cut"), "{said}");
+}
+
+/// Drops one packet of as many as its version's last number and three, or as the digit that it is sent and three.
+fn every(number: u16) -> Module<'static> {
+    let globals = match number {
+        1 => "(global $seen (mut i32) (i32.const 0)) (global $every (mut i32) (i32.const 4))",
+        2 => "(global $seen (mut i32) (i32.const 0)) (global $every (mut i32) (i32.const 5))",
+        _ => "(global $seen (mut i32) (i32.const 0)) (global $every (mut i32) (i32.const 6))",
+    };
+    let packet = "(global.set $seen (i32.add (global.get $seen) (i32.const 1)))
+        (i32.store8 offset=12 (local.get $at)
+          (i32.eqz (i32.rem_u (global.get $seen) (global.get $every))))";
+    let message = "(global.set $every (i32.sub (local.get $first) (i32.const 45)))";
+    Module { name: "every", number, seen_bytes: 0, globals, packet, message }
+}
+
+#[test]
+fn plugins_that_come_and_go_are_replayed() {
+    if !privileged("a recorded router with plugins") {
+        return;
+    }
+    let room = Room::new("recorded-plugins");
+    let path = room.path("plugins.nilrec");
+    let (store, key) = (Store::new(&room.path("store")), SecretKey::new([5; 32]));
+    store.trust_key(&key.public()).expect("written");
+    let install = |number| store.install(&every(number).signed(&key).1, None, false);
+    install(1).expect("installed");
+    let sampler = "every=10 collector=198.19.1.2:4739 source=198.19.1.1:9000";
+    let head = format!(
+        "[control]\nplugin_directory = {:?}\n\
+         [[plugin]]\nname = \"lossy\"\nclass = \"loss\"\nconfiguration = \"rate=0.05 burst=2\"\n\
+         [[plugin]]\nname = \"every\"\nclass = \"every\"\n\
+         [[plugin]]\nname = \"sampled\"\nclass = \"sampler\"\nconfiguration = \"{sampler}\"\n\
+         [[filter]]\naction = \"active\"\nplugins = [\"lossy\", \"every\"]\n\
+         destination = \"198.19.1.0/24\"\n\
+         [[filter]]\naction = \"active\"\nplugins = [\"sampled\"]\noutputs = [\"p2\"]\n",
+        room.path("store")
+    );
+    let text = described(3, &head, |_| String::new());
+    let mut added = None;
+    recorded(&text, 3, 18, &path, |_, commands, round| match round % 6 {
+        0 => {
+            let text = "name = \"more\"\nclass = \"loss\"\nconfiguration = \"rate=0.1\"\n";
+            commands.add_plugin(toml::from_str(text).expect("a section")).expect("room");
+            let text =
+                "action = \"active\"\nplugins = [\"more\"]\nprotocol = \"udp\"\npriority = 7\n";
+            let filter = toml::from_str(text).expect("a filter");
+            added = Some(commands.add_filter(filter).expect("room").id);
+        }
+        1 => {
+            // Its class has no version here: the newest that is installed, which the recording is to say.
+            if round == 7 {
+                install(2).expect("installed");
+            }
+            commands.replace_plugin("every", PluginBody::default()).expect("it is there");
+        }
+        2 => {
+            let message = (round % 8).to_string();
+            commands.message_plugin("every", MessageBody { message }).expect("an answer");
+        }
+        3 => {
+            if let Some(id) = added.take() {
+                commands.remove_filter(id).expect("it is there");
+                commands.remove_plugin("more").expect("nobody names it");
+            }
+        }
+        _ => {}
+    })
+    .expect("it is recorded");
+    // What is installed after that is not what was recorded.
+    install(3).expect("installed");
+    let done = replayed(&path, None);
+    same("plugins", &done);
+    assert!(done.drops >= 5_000, "{done:?}");
+    let other = replayed(&path, Some(4));
+    assert!(other.differences > 0, "what is lost by chance depends on the seed: {other:?}");
 }

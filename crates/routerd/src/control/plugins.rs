@@ -120,7 +120,7 @@ impl CommandChannel {
             .instance_of(&section)
             .map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (name, version) = (section.name.clone(), class.version.clone());
-        let new = section.clone();
+        let new = section.pinned(&class);
         let done = self.ask(move |driver| {
             let mut done = Ok(());
             let command = Command::AddPlugin(Box::new(new.clone()));
@@ -156,7 +156,7 @@ impl CommandChannel {
             .config
             .instance_of(&section)
             .map_err(|why| Refused::bad(format!("{why:#}")))?;
-        let (version, new) = (class.version.clone(), section.clone());
+        let (version, new) = (class.version.clone(), section.pinned(&class));
         let done = self.ask(move |driver| {
             let mut done = Err(ControlError::Missing(new.name.clone()));
             let command = Command::ReplacePlugin(Box::new(new.clone()));

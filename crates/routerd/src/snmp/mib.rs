@@ -6,12 +6,15 @@
 //!
 //! Our own objects are under Net-SNMP's place for local use: Nilometer has no enterprise number.
 
+use std::iter;
+
 use anyhow::{Result, anyhow};
 
 use super::Tree;
 use super::agentx::Value;
 use crate::control::answer::Refused;
 use crate::control::command_channel::CommandChannel;
+use crate::control::plugins::PluginView;
 use crate::control::view::{FilterView, PortView};
 use crate::tally::{Object, Tally, objects};
 
@@ -38,6 +41,10 @@ const OURS: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711];
 const QUEUE_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 1, 1];
 const FILTER_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 2, 1];
 const FABRIC: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 3];
+const PLUGIN_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 4, 1];
+const PLUGIN_OWN_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 5, 1];
+/// The longest DisplayString (RFC 2579), bytes.
+const DISPLAY_BYTES_MAX: usize = 255;
 /// `ethernetCsmacd` of IANAifType.
 const ETHERNET: i32 = 6;
 /// Discards by what the IP header says of itself, and by its addresses.
@@ -71,13 +78,25 @@ pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
         from = view.next;
     }
     fabric(&mut tree, &tally, commands)?;
+    let plugins = commands.plugins().map_err(told)?.plugins;
+    plugins.iter().for_each(|view| plugin(&mut tree, view));
     Ok(tree)
 }
 
 /// Enters the columns of one row; a scalar is a row of number 0.
 fn put(tree: &mut Tree, entry: &[u32], row: u32, columns: impl IntoIterator<Item = (u32, Value)>) {
+    put_indexed(tree, entry, &[row], columns);
+}
+
+/// The same of a row with a longer index.
+fn put_indexed(
+    tree: &mut Tree,
+    entry: &[u32],
+    row: &[u32],
+    columns: impl IntoIterator<Item = (u32, Value)>,
+) {
     let named =
-        columns.into_iter().map(|(column, value)| ([entry, &[column, row]].concat(), value));
+        columns.into_iter().map(|(column, value)| ([entry, &[column], row].concat(), value));
     tree.extend(named);
 }
 
@@ -165,6 +184,36 @@ fn one_filter(tree: &mut Tree, view: &FilterView) {
         (4, Value::Counter64(view.bytes)),
     ];
     put(tree, FILTER_ENTRY, index, columns);
+}
+
+/// An instance: its row has its name, behind its length, as the index (RFC 2578, 7.7).
+fn plugin(tree: &mut Tree, view: &PluginView) {
+    let length = view.name.len() as u32;
+    let row: Vec<u32> = iter::once(length).chain(view.name.bytes().map(u32::from)).collect();
+    let text = |text: &str| {
+        let shown = text.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' });
+        Value::Octets(shown.take(DISPLAY_BYTES_MAX).collect())
+    };
+    let columns = [
+        (2, text(&view.class)),
+        (3, text(&view.version)),
+        (4, text(&view.engine)),
+        (5, text(view.fault.as_deref().unwrap_or_default())),
+        (6, Value::Counter64(view.packets)),
+        (7, Value::Counter64(view.bytes)),
+        (8, Value::Counter64(view.dropped)),
+        (9, Value::Counter64(view.emitted)),
+        (10, Value::Counter64(view.not_emitted)),
+        (11, Value::Counter64(view.fault_dropped)),
+        (12, Value::Counter64(view.bypassed)),
+        (13, Value::Counter64(view.faults)),
+        (14, Value::Gauge(view.memory_bytes)),
+    ];
+    put_indexed(tree, PLUGIN_ENTRY, &row, columns);
+    for (number, (name, count)) in (1..).zip(&view.counters) {
+        let columns = [(2, text(name)), (3, Value::Counter64(*count))];
+        put_indexed(tree, PLUGIN_OWN_ENTRY, &[&row[..], &[number]].concat(), columns);
+    }
 }
 
 fn fabric(tree: &mut Tree, tally: &Tally, commands: &CommandChannel) -> Result<()> {

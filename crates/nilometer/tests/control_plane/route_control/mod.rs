@@ -1,6 +1,7 @@
 //! The control processor of a live router: every path asked, everything changed while packets pass.
 
 mod by_hand;
+mod code_server;
 mod ctl;
 mod hosts;
 mod lists;
