@@ -4,17 +4,13 @@ use std::sync::Arc;
 
 use nilometer_plugin::interface;
 use nilometer_router::plugin::{Class, ClassFacts, Engine as Runs, Instance, Refusal};
-use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, Linker, Module};
 
 use super::description::Description;
+use super::engine::{Error, Linker, Module, engine};
 use super::imports::define;
 use super::instance::{Bare, WasmInstance};
 use super::shared::Shared;
 use super::{Limits, LoadError, contract};
-
-/// Frames of calls within a module, and bytes of its stack.
-const RECURSION_MAX: usize = 256;
-const STACK_BYTES_MAX: usize = 256 << 10;
 
 /// A module of WebAssembly as a plugin class.
 #[derive(Clone)]
@@ -46,8 +42,8 @@ impl WasmClass {
         if module.len() > limits.module_bytes {
             return Err(LoadError::TooLong { bytes: module.len(), limit: limits.module_bytes });
         }
-        let engine = Engine::new(&configuration(has_budget));
-        let invalid = |error: wasmi::Error| LoadError::Module(error.to_string());
+        let invalid = |error: Error| LoadError::Module(in_one_line(&error));
+        let engine = engine(&limits, has_budget).map_err(invalid)?;
         let module = Module::new(&engine, module).map_err(invalid)?;
         contract::check_imports(&module)?;
         let mut linker = Linker::new(&engine);
@@ -100,16 +96,6 @@ impl Class for WasmClass {
     }
 }
 
-fn configuration(has_budget: bool) -> Config {
-    let mut configuration = Config::default();
-    configuration
-        .consume_fuel(has_budget)
-        .compilation_mode(CompilationMode::Eager)
-        .enforced_limits(EnforcedLimits::strict())
-        .set_max_recursion_depth(RECURSION_MAX)
-        .set_max_stack_height(STACK_BYTES_MAX)
-        .wasm_multi_memory(false)
-        .wasm_tail_call(false)
-        .ignore_custom_sections(true);
-    configuration
+fn in_one_line(error: &Error) -> String {
+    format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ")
 }

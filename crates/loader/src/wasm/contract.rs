@@ -1,15 +1,12 @@
 //! What a module must export and may import, held against the module before any of it runs.
 
-use nilometer_plugin::interface::{IMPORTS, exports, imports};
-use wasmi::{ExternType, FuncType, Module, ValType};
-
 use super::LoadError;
-
-const I32: ValType = ValType::I32;
-const I64: ValType = ValType::I64;
+use super::engine::Word::{self, I32, I64};
+use super::engine::{ExternType, Module, is_function};
+use nilometer_plugin::interface::{IMPORTS, exports, imports};
 
 /// A function of the interface: its name, its parameters and its results.
-type Function = (&'static str, &'static [ValType], &'static [ValType]);
+type Function = (&'static str, &'static [Word], &'static [Word]);
 
 /// Under this name a plugin exports its linear memory.
 pub(super) const MEMORY: &str = "memory";
@@ -34,8 +31,8 @@ const IMPORTED: [Function; 6] = [
     (imports::FAULT, &[I32, I32], &[]),
 ];
 
-fn is_of(there: &FuncType, function: &Function) -> bool {
-    there.params() == function.1 && there.results() == function.2
+fn is_of(there: &ExternType, function: &Function) -> bool {
+    is_function(there, function.1, function.2)
 }
 
 /// The module imports functions of the interface alone, and says which version of it it is of.
@@ -49,9 +46,9 @@ pub(super) fn check_imports(module: &Module) -> Result<(), LoadError> {
         let Some(function) = known else {
             return Err(LoadError::Import { module: from.to_owned(), name: name.to_owned() });
         };
-        match import.ty() {
-            ExternType::Func(there) if is_of(there, function) => {}
-            _ => return Err(LoadError::ImportType(name.to_owned())),
+        let there: &ExternType = &import.ty();
+        if !is_of(there, function) {
+            return Err(LoadError::ImportType(name.to_owned()));
         }
     }
     check_export(module, &EXPORTED[0])
@@ -72,7 +69,7 @@ pub(super) fn check_exports(module: &Module) -> Result<(), LoadError> {
 
 fn check_export(module: &Module, function: &Function) -> Result<(), LoadError> {
     match module.get_export(function.0) {
-        Some(ExternType::Func(there)) if is_of(&there, function) => Ok(()),
+        Some(there) if is_of(&there, function) => Ok(()),
         Some(_) => Err(LoadError::ExportType(function.0)),
         None => Err(LoadError::Export(function.0)),
     }

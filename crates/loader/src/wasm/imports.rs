@@ -4,9 +4,8 @@ use nilometer_plugin::interface::{IMPORTS, NO_TIMER, TEXT_BYTES_MAX, imports};
 use nilometer_router::plugin::batch::EMITTED_BYTES_MAX;
 use nilometer_router::plugin::{Effects, Fault};
 use nilometer_wire::Time;
-use wasmi::{Caller, Error, Linker, Memory};
 
-use super::limits::MemoryLimiter;
+use super::engine::{Caller, Error, Linker, Memory, MemoryLimiter, failure};
 
 /// Bytes of a line that are looked at.
 const LINE_BYTES_MAX: usize = 256;
@@ -45,8 +44,9 @@ impl Host {
         }
     }
 
-    /// Nothing is left of the call before.
-    pub(super) fn begin_call(&mut self) {
+    /// Nothing is left of the call before; the next one has so many instructions.
+    pub(super) fn begin_call(&mut self, budget: u64) {
+        self.limiter.begin_call(budget);
         self.reply = None;
         self.account = None;
         self.breach = None;
@@ -55,7 +55,7 @@ impl Host {
 
     fn breaks(&mut self, how: String) -> Error {
         self.breach = Some(Fault::Interface(how));
-        Error::new("a breach of the interface")
+        failure("a breach of the interface")
     }
 }
 

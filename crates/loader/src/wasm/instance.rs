@@ -5,10 +5,12 @@ use std::sync::Arc;
 use nilometer_plugin::interface::{BATCH_MAX, DONE, REFUSED, TEXT_BYTES_MAX, exports};
 use nilometer_router::plugin::{Batch, Effects, Fault, Instance, Refusal};
 use nilometer_wire::Time;
-use wasmi::{ExternType, Memory, Module, Store, TypedFunc, WasmParams, WasmResults};
 
 use super::LoadError;
 use super::contract::MEMORY;
+use super::engine::{
+    ExternType, Instance as Made, Memory, Module, Store, TypedFunc, WasmParams, WasmResults, start,
+};
 use super::fault::fault;
 use super::imports::Host;
 use super::rooms::Rooms;
@@ -24,7 +26,7 @@ const PAGE_BYTES: u64 = 65_536;
 /// A module with a memory of its own, not yet initialised as a plugin.
 pub(super) struct Bare {
     store: Store<Host>,
-    instance: wasmi::Instance,
+    instance: Made,
     start_instructions: u64,
     memory_bytes: usize,
     has_budget: bool,
@@ -43,12 +45,14 @@ impl Bare {
         if initial_bytes(&shared.module) > limits.memory_bytes as u64 {
             return Err(Fault::Memory(limits.memory_bytes));
         }
-        let instance = shared.linker.instantiate_and_start(&mut store, &shared.module);
+        store.data_mut().begin_call(limits.start_instructions);
+        let instance = start(&shared.linker, &mut store, &shared.module);
         let instance = instance.map_err(|error| {
             let (budget, memory) = (limits.start_instructions, limits.memory_bytes);
             fault(&error, store.data_mut(), budget, memory)
         })?;
-        store.data_mut().memory = instance.get_memory(&store, MEMORY);
+        let memory = instance.get_memory(&mut store, MEMORY);
+        store.data_mut().memory = memory;
         Ok(Bare {
             store,
             instance,
@@ -59,11 +63,11 @@ impl Bare {
     }
 
     fn function<P: WasmParams, R: WasmResults>(
-        &self,
+        &mut self,
         name: &'static str,
     ) -> Result<TypedFunc<P, R>, Fault> {
         let missing = |_| Fault::Interface(format!("it does not export `{name}` as it should"));
-        self.instance.get_typed_func(&self.store, name).map_err(missing)
+        self.instance.get_typed_func(&mut self.store, name).map_err(missing)
     }
 
     /// Calls a function with a budget.
@@ -73,7 +77,7 @@ impl Bare {
         budget: u64,
         arguments: P,
     ) -> Result<R, Fault> {
-        self.store.data_mut().begin_call();
+        self.store.data_mut().begin_call(budget);
         if self.has_budget {
             self.store.set_fuel(budget).expect("the engine counts fuel");
         }
@@ -131,7 +135,7 @@ impl WasmInstance {
         configuration: &str,
         seed: u64,
     ) -> Result<WasmInstance, Refusal> {
-        let bare = Bare::new(shared)?;
+        let mut bare = Bare::new(shared)?;
         let mut made = WasmInstance {
             memory: bare.memory()?,
             rooms: Rooms::new(shared.seen_bytes),

@@ -1,8 +1,6 @@
 //! What a module may use: memory, and instructions in a call.
 
 use nilometer_plugin::interface::TEXT_BYTES_MAX;
-use wasmi::ResourceLimiter;
-use wasmi_core::LimiterError;
 
 /// Limits of the instances of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,55 +62,5 @@ impl Limits {
     /// Instructions of a call with a text: a few for each of its bytes.
     pub fn text_budget(&self) -> u64 {
         self.call_instructions.saturating_add(16 * TEXT_BYTES_MAX as u64)
-    }
-}
-
-/// Elements that the tables of an instance may have: addresses of functions.
-const TABLE_ELEMENTS_MAX: usize = 10_000;
-
-/// What the engine holds an instance to: one that wants more memory than its limit traps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MemoryLimiter {
-    limit_bytes: usize,
-}
-
-impl MemoryLimiter {
-    pub(super) fn new(limit_bytes: usize) -> MemoryLimiter {
-        MemoryLimiter { limit_bytes }
-    }
-}
-
-impl ResourceLimiter for MemoryLimiter {
-    fn memory_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> Result<bool, LimiterError> {
-        match desired <= self.limit_bytes {
-            true => Ok(true),
-            false => Err(LimiterError::ResourceLimiterDeniedAllocation),
-        }
-    }
-
-    fn table_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> Result<bool, LimiterError> {
-        Ok(desired <= TABLE_ELEMENTS_MAX)
-    }
-
-    fn instances(&self) -> usize {
-        1
-    }
-
-    fn tables(&self) -> usize {
-        1
-    }
-
-    fn memories(&self) -> usize {
-        1
     }
 }

@@ -1,11 +1,13 @@
-//! A module of WebAssembly as a plugin class, run by wasmi with a budget and a memory limit.
+//! A module of WebAssembly as a plugin class, with a budget and a memory limit.
 //!
 //! An interpreter is the default since it is small, without machine code, and quick enough for batches: the cost of a call
-//! is shared by all its packets (`examples/cost.rs` measures it).
+//! is shared by all its packets (`examples/cost.rs` measures it). With the feature `fast-plugins` a compiler stands in its
+//! place ([`engine`]), and refuses and stops the same.
 
 mod class;
 mod contract;
 mod description;
+mod engine;
 mod fault;
 mod imports;
 mod instance;

@@ -1,8 +1,7 @@
 //! What all instances of a class share: the module, what it may import, and its limits.
 
-use wasmi::{Linker, Module};
-
 use super::Limits;
+use super::engine::{Linker, Module};
 use super::imports::Host;
 
 /// What all instances of a class share.
