@@ -1,9 +1,12 @@
 //! What a module must export and may import, held against the module before any of it runs.
 
+use std::borrow::Borrow;
+
+use nilometer_plugin::interface::{IMPORTS, exports, imports};
+
 use super::LoadError;
 use super::engine::Word::{self, I32, I64};
 use super::engine::{ExternType, Module, is_function};
-use nilometer_plugin::interface::{IMPORTS, exports, imports};
 
 /// A function of the interface: its name, its parameters and its results.
 type Function = (&'static str, &'static [Word], &'static [Word]);
@@ -31,8 +34,9 @@ const IMPORTED: [Function; 6] = [
     (imports::FAULT, &[I32, I32], &[]),
 ];
 
-fn is_of(there: &ExternType, function: &Function) -> bool {
-    is_function(there, function.1, function.2)
+/// (One engine has a type, the other lends it.)
+fn is_of(there: impl Borrow<ExternType>, function: &Function) -> bool {
+    is_function(there.borrow(), function.1, function.2)
 }
 
 /// The module imports functions of the interface alone, and says which version of it it is of.
@@ -46,8 +50,7 @@ pub(super) fn check_imports(module: &Module) -> Result<(), LoadError> {
         let Some(function) = known else {
             return Err(LoadError::Import { module: from.to_owned(), name: name.to_owned() });
         };
-        let there: &ExternType = &import.ty();
-        if !is_of(there, function) {
+        if !is_of(import.ty(), function) {
             return Err(LoadError::ImportType(name.to_owned()));
         }
     }

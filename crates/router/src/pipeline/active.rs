@@ -104,7 +104,8 @@ impl Diversion {
     /// Those that wait for the chain of the first one are gathered.
     fn gather_next(&mut self, briefs: &[Brief]) {
         let Diversion { input, chain, facts, places, waiting, .. } = self;
-        (facts.clear(), places.clear());
+        facts.clear();
+        places.clear();
         *chain = waiting.first().map(|first| first.chain);
         waiting.retain(|visit| {
             let is_next = Some(visit.chain) == *chain;

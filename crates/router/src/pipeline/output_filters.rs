@@ -119,7 +119,8 @@ impl Departures {
     /// Those that leave as the first one does are gathered; whether there is one.
     fn gather_next(&mut self, input: usize, decided: &[(u16, Ticket)]) -> Option<(ChainId, u16)> {
         let Departures { waiting, gathered, facts } = self;
-        (gathered.clear(), facts.clear());
+        gathered.clear();
+        facts.clear();
         let way = waiting.first().map(|first| (first.chain, first.output))?;
         waiting.retain(|leaving| {
             let is_next = (leaving.chain, leaving.output) == way;

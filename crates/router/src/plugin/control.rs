@@ -367,7 +367,8 @@ impl ControlUnit {
                 continue;
             }
             let (mut some, mut places) = mem::take(&mut self.left);
-            (some.clear(), places.clear());
+            some.clear();
+            places.clear();
             for place in PacketSet::first(packets.len()).without(&passage.dropped).iter() {
                 some.push(packets[place]);
                 places.push(place as u16);
