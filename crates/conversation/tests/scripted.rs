@@ -3,6 +3,8 @@
 //! Vectors are written one step per line. `c 0 +10 400/2~3`: the client waits for 0 bytes, pauses for 10 ms, and
 //! sends 400 bytes in 2 segments over 3 ms.
 
+#[path = "scripted/handshakes.rs"]
+mod handshakes;
 #[path = "scripted/joined.rs"]
 mod joined;
 #[path = "scripted/one_side.rs"]
@@ -119,20 +121,6 @@ fn a_usual_connection() {
         (25 + 10 + 32 + 205 + 42 + 10) * MS,
         "to the last FIN"
     );
-}
-
-/// A SYN that is repeated while its answer is under way is answered at once, as it seems (Karn's rule).
-#[test]
-fn a_repeated_handshake_tells_no_round_trip() {
-    let handshake = |script: &Script| follow(&script.packets, usize::MAX).remove(0).handshake_ns;
-    let mut script = Script::new(1_000);
-    script.syn().after(1_000).syn().after(200).syn_ack().after(40).ack(C);
-    script.after(10).says(C, 400);
-    assert_eq!(handshake(&script), [None, Some(40 * MS)]);
-    let mut script = Script::new(1_000);
-    script.syn().after(30).syn_ack().after(1_000).syn_ack().after(5).ack(C);
-    script.after(10).says(C, 400);
-    assert_eq!(handshake(&script), [Some(30 * MS), None]);
 }
 
 #[test]

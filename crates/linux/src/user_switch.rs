@@ -125,9 +125,11 @@ impl Room {
     /// A program with its output in a file of the folder.
     fn spawn(&self, namespace: &Namespace, name: &str, words: &[String]) -> Result<Daemon> {
         let path = program(name).with_context(|| format!("{name} is not installed"))?;
+        let lines = program("stdbuf").context("stdbuf (Debian: coreutils) is not there")?;
         let log = File::create(self.file(&format!("{name}.log"))).context("a log")?;
-        let mut command = Command::new(path);
-        command.args(words).current_dir("/").env_clear();
+        // (What it writes is to be in the file line by line.)
+        let mut command = Command::new(lines);
+        command.arg("-oL").arg(path).args(words).current_dir("/").env_clear();
         for key in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
             command.env(key, MEETING);
         }

@@ -1,7 +1,7 @@
 //! The plugins that every router has: those of `nilometer-plugins`, as native classes.
 
 use nilometer_plugins::{
-    Counter, Firewall, Loss, Nat, Policer, Remarker, Sampler, Scrubber, WaveVideo,
+    Counter, Delay, Firewall, Loss, Nat, Policer, Remarker, Sampler, Scrubber, WaveVideo,
 };
 use nilometer_router::plugin::Class;
 
@@ -11,6 +11,7 @@ use crate::Native;
 pub fn builtin() -> Vec<Box<dyn Class>> {
     vec![
         Box::new(Native::<Counter>::new()),
+        Box::new(Native::<Delay>::new()),
         Box::new(Native::<Firewall>::new()),
         Box::new(Native::<Loss>::new()),
         Box::new(Native::<Nat>::new()),

@@ -15,8 +15,9 @@ const COMPILER: &str = "/usr/bin/rustc";
 const BATCHES: u64 = 100;
 
 /// Configurations with which each does something.
-const CONFIGURATIONS: [(&str, &str); 9] = [
+const CONFIGURATIONS: [(&str, &str); 10] = [
     ("counter", ""),
+    ("delay", "delay=2 jitter=1 order=free packets=100"),
     ("firewall", "inside=10.0.0.0/8 allow=tcp:80 table=500"),
     ("loss", "rate=0.2 burst=3"),
     ("wave-video", ""),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
+use super::round_trips;
 use crate::device::paths::Paths;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
@@ -386,7 +387,9 @@ impl LabConfig {
             _ => {}
         }
         self.path.as_ref().map_or(Ok(()), Paths::check)?;
-        self.check_round_trips()?;
+        if self.round_trips {
+            round_trips::check(self.path.is_some(), self.dut == DutKind::External)?;
+        }
         if let (Some(rules), true) = (&self.rules, self.dut != DutKind::Nftables) {
             bail!(
                 "{} (--rules, rules) has the rules of the device nftables, and dut is {}: leave one of them out",
@@ -433,23 +436,6 @@ impl LabConfig {
             if pool.is_empty() {
                 bail!("traffic.{side} is empty; give at least one prefix");
             }
-        }
-        Ok(())
-    }
-
-    /// Round trips of the original are paths: nothing else may be the path, and both sides must be the lab's.
-    fn check_round_trips(&self) -> Result<()> {
-        if self.round_trips && self.path.is_some() {
-            bail!(
-                "--round-trips (round_trips) plays the original's paths, and --path (path) another one in front of the \
-                 device: leave one of them out"
-            );
-        }
-        if self.round_trips && self.dut == DutKind::External {
-            bail!(
-                "--round-trips (round_trips) puts a path behind the device, and the device external stands at an \
-                 interface of yours: leave round trips out, or choose another device"
-            );
         }
         Ok(())
     }

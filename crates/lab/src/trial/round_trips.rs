@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use nilometer_conversation::Side;
 use nilometer_traffic::Plan;
 use nilometer_traffic::pool::Prefix;
@@ -40,6 +40,23 @@ pub struct RoundTripsOutcome {
     pub client_p50_ns: u64,
     /// Likewise.
     pub server_p50_ns: u64,
+}
+
+/// Refuses what else would be the path, and a side that is not the lab's.
+///
+/// # Errors
+/// One line that says what to leave out.
+pub(super) fn check(has_path: bool, is_external: bool) -> Result<()> {
+    ensure!(
+        !has_path,
+        "--round-trips (round_trips) and --path (path) are both paths: leave one of them out"
+    );
+    ensure!(
+        !is_external,
+        "--round-trips (round_trips) puts a path behind the device, where the device external has none: leave round trips \
+         out, or choose another device"
+    );
+    Ok(())
 }
 
 /// The paths on both sides of the device.

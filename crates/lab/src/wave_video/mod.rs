@@ -123,7 +123,7 @@ impl VideoPlan {
 /// Runs all contenders, each for itself, in the order of [`Contender::ALL`].
 ///
 /// # Errors
-/// As [`network`]'s.
+/// When a scenario, or a router of it, cannot be made.
 pub fn run(clip: &Clip, plan: &VideoPlan) -> Result<Vec<RunOutcome>> {
     thread::scope(|scope| {
         let runs = Contender::ALL

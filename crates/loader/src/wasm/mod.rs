@@ -2,7 +2,7 @@
 //!
 //! An interpreter is the default since it is small, without machine code, and quick enough for batches: the cost of a call
 //! is shared by all its packets (`examples/cost.rs` measures it). With the feature `fast-plugins` a compiler stands in its
-//! place ([`engine`]), and refuses and stops the same.
+//! place (`engine`), and refuses and stops the same.
 
 mod class;
 mod contract;

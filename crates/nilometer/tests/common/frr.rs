@@ -12,7 +12,7 @@ use nilometer_linux::netlink::Netlink;
 use nilometer_linux::prefix::Prefix;
 use serde_json::Value;
 
-pub use nilometer_linux::frr::Daemon;
+pub use nilometer_linux::daemon::Daemon;
 
 /// Whether FRR is there; says what is left out where it is not.
 pub fn installed(what: &str) -> bool {
