@@ -71,6 +71,11 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         Driver { turns: Turns { batch: turns.batch.max(1), ..turns }, ..self }
     }
 
+    /// Polls for the next frame for at most `spin` before it sleeps.
+    pub fn spinning(self, spin: Duration) -> Driver<'a, N, P> {
+        Driver { spinning: Spinning::new(spin), ..self }
+    }
+
     /// Polls for the next frame for at most `spin` before it sleeps, and sleeps for `rest` between the turns of a busy
     /// node. Timers are late by at most `rest`; in return frames are handled in batches, which costs less processor
     /// time and leaves more of it to other threads.

@@ -184,7 +184,7 @@ impl FaultDevice {
             let _ = hand.send(id);
             let (memory, ports, notes) = opened?;
             let boxed = (Bypassed::new(&paths, seed, stands as u64), paths);
-            let driven = drive((memory, ports, notes), boxed, (began, &seen), &stopped);
+            let driven = drive(stands, (memory, ports, notes), boxed, (began, &seen), &stopped);
             driven.inspect_err(|_| failed.store(true, Ordering::Release))
         };
         let thread = namespace.spawn("fault box", work)?;
@@ -274,7 +274,9 @@ fn open(stands: Stands) -> Result<Opened> {
     Ok((memory, ports, notes))
 }
 
+/// (A path does not look out for frames: two that did would keep the hosts from two processors.)
 fn drive(
+    stands: Stands,
     (memory, ports, opened): Opened,
     (node, paths): (Bypassed, Paths),
     (began, shared): (Instant, &Shared),
@@ -282,6 +284,9 @@ fn drive(
 ) -> Result<FaultSeen> {
     let clock = || Time::from_nanos(began.elapsed().as_nanos() as u64);
     let mut driver = Driver::new(node, ports, memory, &clock);
+    if stands != Stands::AsDevice {
+        driver = driver.spinning(Duration::ZERO);
+    }
     let mut truth = Truth::default();
     driver.run(stop, |node| {
         shared.inside.store(node.inner.inside(), Ordering::Release);
