@@ -98,8 +98,8 @@ impl Daemon {
 
     /// Ends it as SIGKILL does, without a word.
     pub fn kill(&mut self) {
-        // The watcher first, or it would kill whoever has the daemon's number next. These fail only for those
-        // that have ended.
+        // The watcher first, or it would kill the next process with the daemon's number. These calls fail only for
+        // processes that have ended.
         for process in [&mut self.watcher, &mut self.child] {
             let _ = process.kill();
             let _ = process.wait();

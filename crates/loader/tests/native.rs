@@ -6,7 +6,7 @@ use nilometer_router::plugin::{Batch, Class, Effects, Fault, Instance, PacketFac
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
 
-/// Panics where it is told to.
+/// Panics in the calls that its settings name.
 struct Panics {
     at: String,
     packets: u32,

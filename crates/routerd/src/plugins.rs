@@ -62,7 +62,7 @@ impl From<FaultPolicy> for OnFault {
 pub struct ClassSources<'a> {
     /// Where plugins are installed; the usual place where absent.
     pub directory: Option<&'a Path>,
-    /// The code server that is asked for what is not there.
+    /// The code server from which missing classes are fetched.
     pub code_server: Option<&'a str>,
 }
 

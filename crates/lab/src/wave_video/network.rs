@@ -37,7 +37,7 @@ const ROUTER_SEED: u64 = 1;
 pub struct ViewerOutcome {
     /// Frame by frame.
     pub frames: Vec<FrameSeen>,
-    /// The frame that was asked for.
+    /// The requested frame.
     pub picture: Option<Frame>,
     /// Packets of the video that came, and that were used.
     pub video_packets: u64,

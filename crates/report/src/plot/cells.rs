@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::svg::px;
 use super::{Mark, Panel};
 
-/// Strengths that are told apart.
+/// Shades.
 const STEPS: f64 = 16.0;
 /// The gap between rows, in figure units.
 const GAP: f64 = 0.4;

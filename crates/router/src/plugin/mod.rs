@@ -115,7 +115,7 @@ pub trait Instance: Send {
         effects: &mut Effects,
     ) -> Result<(), Fault>;
 
-    /// Answers a message of the control processor, or says why it will not.
+    /// Answers a message of the control processor, or says why it will not: it takes none, unless it says so here.
     ///
     /// # Errors
     /// A [`Fault`] as in [`Instance::process`].
@@ -124,22 +124,34 @@ pub trait Instance: Send {
         now: Time,
         message: &str,
         effects: &mut Effects,
-    ) -> Result<Result<String, String>, Fault>;
+    ) -> Result<Result<String, String>, Fault> {
+        let _ = (now, message, effects);
+        Ok(Err(String::from("it takes no messages")))
+    }
 
     /// Its timer is due.
     ///
     /// # Errors
     /// A [`Fault`] as in [`Instance::process`].
-    fn handle_timeout(&mut self, now: Time, effects: &mut Effects) -> Result<(), Fault>;
+    fn handle_timeout(&mut self, now: Time, effects: &mut Effects) -> Result<(), Fault> {
+        let _ = (now, effects);
+        Ok(())
+    }
 
-    /// When it wants [`Instance::handle_timeout`] to be called.
-    fn poll_timeout(&self) -> Option<Time>;
+    /// When it wants [`Instance::handle_timeout`] to be called; never, unless it says so here.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
 
     /// Its own counters, in an order that does not change while it lives.
-    fn counters(&self) -> Vec<(String, u64)>;
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
 
     /// Bytes of memory that it has.
-    fn memory_bytes(&self) -> usize;
+    fn memory_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Why there is no instance.

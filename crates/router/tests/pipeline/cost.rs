@@ -1,22 +1,18 @@
-//! What copies for groups and plugins cost beside a packet to one host: run by hand, for its figures.
+//! What a copy for a group costs beside a packet to one host: run by hand, for its figures.
 
 use std::time::Instant;
 
-use nilometer_router::classifier::{Action, Rule, RuleId};
 use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::groups::{MulticastPlan, StaticGroup};
-use nilometer_router::plugin::{Batch, Effects, Fault, Instance, OnFault};
-use nilometer_wire::Time;
 
 use crate::bench::{Bench, framed, udp};
-use crate::plugins::class;
 
 const BATCH: usize = 64;
 const ROUNDS: usize = 2_000;
 
 /// Nanoseconds that a batch took, per packet, to be in the virtual output queues.
-fn batch_ns(bench: &mut Bench, packets: usize, frame: &[u8]) -> f64 {
-    let places: Vec<_> = (0..packets)
+fn batch_ns(bench: &mut Bench, frame: &[u8]) -> f64 {
+    let places: Vec<_> = (0..BATCH)
         .map(|_| {
             let place = bench.memory.take(frame.len() as u16).expect("a buffer");
             bench.memory.frame_mut(place).copy_from_slice(frame);
@@ -25,7 +21,7 @@ fn batch_ns(bench: &mut Bench, packets: usize, frame: &[u8]) -> f64 {
         .collect();
     let start = Instant::now();
     bench.router.receive(bench.now, 0, &places, &mut bench.memory, &mut ());
-    start.elapsed().as_nanos() as f64 / packets as f64
+    start.elapsed().as_nanos() as f64 / BATCH as f64
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -59,7 +55,7 @@ fn cost_of_copies() {
             for (frame, (expected, times)) in
                 frames.iter().zip([1, 1, 2, 3].into_iter().zip(&mut times))
             {
-                times.push(batch_ns(&mut bench, BATCH, frame));
+                times.push(batch_ns(&mut bench, frame));
                 assert_eq!(bench.drain().len(), BATCH * expected);
             }
         }
@@ -70,79 +66,5 @@ fn cost_of_copies() {
             medians[0],
             &medians[1..]
         );
-    }
-}
-
-/// Looks at no packet, or exchanges identification and checksum in each, which leaves the header sound.
-struct Idle {
-    changes: bool,
-}
-
-impl Instance for Idle {
-    fn process(&mut self, _: Time, batch: &mut Batch<'_>, _: &mut Effects) -> Result<(), Fault> {
-        for at in 0..if self.changes { batch.packets().len() } else { 0 } {
-            let packet = batch.packet_mut(at);
-            packet.swap(4, 10);
-            packet.swap(5, 11);
-        }
-        Ok(())
-    }
-
-    fn handle_message(
-        &mut self,
-        _: Time,
-        _: &str,
-        _: &mut Effects,
-    ) -> Result<Result<String, String>, Fault> {
-        Ok(Ok(String::new()))
-    }
-
-    fn handle_timeout(&mut self, _: Time, _: &mut Effects) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
-    }
-}
-
-/// `cargo test --release -p nilometer-router --test pipeline cost_of_plugins -- --ignored --nocapture`
-#[test]
-#[ignore = "prints times"]
-fn cost_of_plugins() {
-    let frame = framed(0, &udp("198.19.0.9", "198.19.1.1", 18));
-    for packets in [32, 256] {
-        let mut benches = Vec::new();
-        for changes in [None, Some(false), Some(true)] {
-            let mut bench = Bench::with(|plans| plans.router.fabric.variant = None);
-            let action = match changes {
-                None => Action::Permit,
-                Some(changes) => {
-                    let plugins = bench.router.plugins_mut();
-                    let idle = Box::new(Idle { changes });
-                    plugins.add("idle", class("idle"), idle, OnFault::Drop).expect("room");
-                    Action::Active(plugins.bind(&["idle"]).expect("it is there"))
-                }
-            };
-            let filters = &mut bench.router.tables_mut().filters4;
-            filters.insert(RuleId(0), Rule::any(0, action)).expect("room");
-            benches.push((bench, Vec::new()));
-        }
-        for _ in 0..ROUNDS {
-            for (bench, times) in &mut benches {
-                times.push(batch_ns(bench, packets, &frame));
-                assert_eq!(bench.drain().len(), packets);
-            }
-        }
-        let times: Vec<f64> = benches.into_iter().map(|(_, times)| median(times)).collect();
-        println!("{packets} at once: none, idle, changing: {times:.1?} ns a packet");
     }
 }

@@ -22,31 +22,6 @@ impl<F: FnMut(&mut Batch<'_>) + Send> Instance for Doing<F> {
         (self.0)(batch);
         Ok(())
     }
-
-    fn handle_message(
-        &mut self,
-        _: Time,
-        _: &str,
-        _: &mut Effects,
-    ) -> Result<Result<String, String>, Fault> {
-        Ok(Ok(String::new()))
-    }
-
-    fn handle_timeout(&mut self, _: Time, _: &mut Effects) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
-    }
 }
 
 /// Does to each packet what its last bytes say, and nothing that depends on the packets before.

@@ -32,31 +32,6 @@ impl Instance for Versioned {
         self.processed.fetch_add(batch.packets().len() as u64, Ordering::Relaxed);
         Ok(())
     }
-
-    fn handle_message(
-        &mut self,
-        _: Time,
-        _: &str,
-        _: &mut Effects,
-    ) -> Result<Result<String, String>, Fault> {
-        Ok(Ok(String::new()))
-    }
-
-    fn handle_timeout(&mut self, _: Time, _: &mut Effects) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        1
-    }
 }
 
 /// A flow's next packet, with its number in the identification.
@@ -165,15 +140,6 @@ impl Instance for Hasty {
         Ok(())
     }
 
-    fn handle_message(
-        &mut self,
-        _: Time,
-        _: &str,
-        _: &mut Effects,
-    ) -> Result<Result<String, String>, Fault> {
-        Ok(Ok(String::new()))
-    }
-
     fn handle_timeout(&mut self, _: Time, _: &mut Effects) -> Result<(), Fault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -181,14 +147,6 @@ impl Instance for Hasty {
 
     fn poll_timeout(&self) -> Option<Time> {
         Some(Time::ZERO)
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        1
     }
 }
 

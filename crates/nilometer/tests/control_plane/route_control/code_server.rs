@@ -48,7 +48,7 @@ struct Publisher {
     index: Index,
     key: SecretKey,
     url: String,
-    /// Artefacts that were asked for.
+    /// Requested artefacts.
     asked: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     server: JoinHandle<()>,
