@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod epoll;
 pub mod flow_offload;
 pub mod frr;
+pub mod idle_states;
 mod interface;
 pub mod listener;
 pub mod machine;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use nilometer_files::document::results::Directory;
 use nilometer_files::{say, tool};
 use nilometer_linux::borrowed::ensure_lendable;
+use nilometer_linux::idle_states::AwakeProcessors;
 use nilometer_linux::privilege;
 use nilometer_linux::scheduling::{Class, Timed};
 use nilometer_linux::stamp::{Departures, Stamping, monotonic_ns};
@@ -157,6 +158,7 @@ pub fn between(
     (lines, began): (Option<Printer<'_>>, &dyn Fn(Instant)),
     stop: &Arc<AtomicBool>,
 ) -> Result<Seen> {
+    let _awake = AwakeProcessors::for_class(Class::RealTime);
     let (live, is_over) = (Live::default(), AtomicBool::new(false));
     let (streams, length) = (trial.streams.len(), trial.streams[0].length.as_secs_f64());
     thread::scope(|scope| {

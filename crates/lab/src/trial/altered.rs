@@ -3,39 +3,46 @@
 use anyhow::{Result, bail};
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::model::Interval;
-use nilometer_traffic::script::RoundTrip;
 use nilometer_traffic::vector_plan;
 
 use super::config::{FIT_S, Keep, LabConfig};
+use super::round_trips::PlayRoundTrips;
 
 /// Applies `--speed`, `--unpaced` and `--round-trips` to the model's connection vectors.
 ///
 /// # Errors
-/// If one is set and the model has none, or no handshake tells a round trip.
+/// If one is set and the model has none, or if round trips are demanded and no handshake tells any.
 pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
-    model.generation.round_trips = config.round_trips;
-    if config.speed == 1.0 && !config.unpaced && !config.round_trips {
-        return Ok(());
-    }
+    let demands_round_trips = config.round_trips == PlayRoundTrips::Always;
     let Some(vectors) = &mut model.vectors else {
-        bail!(
-            "--speed, --unpaced and --round-trips are of captures and flow records whose connections are played as they were; of \
-             laws --fit and --duration say how fast they are"
-        );
+        let options = [
+            (config.speed != 1.0, "--speed"),
+            (config.unpaced, "--unpaced"),
+            (demands_round_trips, "--round-trips"),
+        ];
+        if let Some((_, option)) = options.iter().find(|(is_set, _)| *is_set) {
+            bail!(
+                "{option} is for captures and flow records whose connections are played as they were; of laws --fit and \
+                 --duration say how fast they are"
+            );
+        }
+        return Ok(());
     };
-    if config.round_trips
-        && vectors.sessions.iter().all(|one| one.round_trip() == RoundTrip::default())
-    {
+    let tells_any = vectors.sessions.iter().any(|one| !one.round_trip().is_short());
+    if demands_round_trips && !tells_any {
         bail!(
-            "--round-trips plays what handshakes tell, and none was seen in both directions in the part that is played \
-             (flow records have none): choose another --part, or leave it out"
+            "--round-trips plays what handshakes tell, and in the part that is played none was seen in both directions, or \
+             all hosts were microseconds apart (flow records tell none): choose another --part, or leave it out"
         );
     }
+    model.generation.round_trips = config.may_play_round_trips() && tells_any;
     if config.unpaced {
         vectors.unpace();
     }
-    vectors.speed_up(config.speed);
-    model.intervals = vector_plan::intervals(vectors, model.intervals.len());
+    if config.unpaced || config.speed != 1.0 {
+        vectors.speed_up(config.speed);
+        model.intervals = vector_plan::intervals(vectors, model.intervals.len());
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
-use super::round_trips;
+use super::round_trips::{self, PlayRoundTrips};
 use crate::device::paths::Paths;
 use crate::device::rules::Rules;
 use crate::device::spec::FaultSpec;
@@ -58,8 +58,8 @@ pub struct LabConfig {
     pub rate: Option<f64>,
     /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
     pub unpaced: bool,
-    /// Play the original's round trips, as handshakes tell them, by a path on each side of the device.
-    pub round_trips: bool,
+    /// Whether the original's round trips are played, as handshakes tell them, by a path on each side of the device.
+    pub round_trips: PlayRoundTrips,
     /// Fit all of the original into [`FIT_S`], by its laws: gaps and intervals are divided by its duration /
     /// 60 s, connections and bytes are kept.
     pub fit: bool,
@@ -248,7 +248,7 @@ impl Default for LabConfig {
             speed: 1.0,
             rate: None,
             unpaced: false,
-            round_trips: false,
+            round_trips: PlayRoundTrips::Auto,
             fit: false,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
@@ -387,7 +387,7 @@ impl LabConfig {
             _ => {}
         }
         self.path.as_ref().map_or(Ok(()), Paths::check)?;
-        if self.round_trips {
+        if self.round_trips == PlayRoundTrips::Always {
             round_trips::check(self.path.is_some(), self.dut == DutKind::External)?;
         }
         if let (Some(rules), true) = (&self.rules, self.dut != DutKind::Nftables) {
@@ -445,10 +445,20 @@ impl LabConfig {
         self.hosts == HostKind::Simulated || self.clock == Clock::Virtual
     }
 
+    /// Whether a run of this configuration plays the original's round trips if its original tells any.
+    pub fn may_play_round_trips(&self) -> bool {
+        let has_sides = self.path.is_none() && self.dut != DutKind::External;
+        self.round_trips != PlayRoundTrips::Never && has_sides && self.plays_connections()
+    }
+
+    /// Whether connections are played as they were, if there are any, and not laws.
+    fn plays_connections(&self) -> bool {
+        !self.model.harpoon && self.model.interval_s.is_none() && !self.fit
+    }
+
     /// Are the connections of captures, or of the embedded one, to be played as vectors, at their own speed?
     pub fn plays_vectors(&self) -> bool {
-        let is_plain = !self.model.harpoon && self.model.interval_s.is_none() && !self.fit;
-        self.model.file.is_none() && is_plain
+        self.model.file.is_none() && self.plays_connections()
     }
 
     /// A LAB.toml with every default, commented.

@@ -81,6 +81,7 @@ fn machine(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
     let of_the_kernel = [
         ("scheduling of router and engines", scheduling.as_str()),
         ("processors while the device was tested", used.as_str()),
+        ("idle processors", &account.made.scheduling.idle_processors),
         ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
     ];
     let of_the_simulation = [("cables", "100 Gb/s, 0.5 µs")];

@@ -31,6 +31,7 @@ use crate::wiring::check::{Families, ensure_wired};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::say;
 use nilometer_linux::borrowed::ensure_lendable;
+use nilometer_linux::idle_states::AwakeProcessors;
 use nilometer_linux::machine::{Machine, MachineUse};
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
@@ -100,6 +101,8 @@ pub struct LegLive {
 pub struct Scheduling {
     /// By role.
     pub threads: Vec<Granted>,
+    /// What processors did that had nothing to do.
+    pub idle_processors: String,
     /// All processors of the machine.
     pub machine: MachineUse,
     /// What this process used of them, in seconds.
@@ -298,14 +301,15 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     }
     // (Interfaces of others are not moved about for nothing: a wire has all else that a leg needs.)
     let dut = if config.dut == DutKind::External { DutKind::Wire } else { config.dut };
-    let has_paths = [config.path.is_some() || config.round_trips, config.round_trips];
+    let has_round_trips = config.may_play_round_trips();
+    let has_paths = [config.path.is_some() || has_round_trips, has_round_trips];
     let testbed = build_testbed(dut, config, has_paths)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     set_up_kernel(config.dut, &testbed, config)?;
     start_router(config.dut, &testbed, config.seed, router)?;
     let nowhere = Paths::default();
     let [front, rear] = [config.path.as_ref(), None];
-    let round_trips = config.round_trips.then_some(&nowhere);
+    let round_trips = has_round_trips.then_some(&nowhere);
     let paths = [front.or(round_trips), rear.or(round_trips)];
     start_faults(config.dut, &testbed, (config, paths), &Arc::default())?;
     if let (Some(namespace), Some(kind)) = (testbed.device(), processes(config.dut)) {
@@ -393,6 +397,7 @@ fn play_in(
     let timed =
         Timed::new(leg.config.scheduling).guarded().context("the guard of timed threads")?;
     let timed = Arc::new(timed);
+    let awake = AwakeProcessors::for_class(config.scheduling);
     if let Some(router) = &router {
         timed.add(Role::Router, router.thread_id()?);
     }
@@ -475,7 +480,12 @@ fn play_in(
         fault: fault?,
         path: path?,
         rear_path: rear_path?,
-        scheduling: Scheduling { threads: timed.granted(), machine, own_s },
+        scheduling: Scheduling {
+            threads: timed.granted(),
+            idle_processors: awake.to_string(),
+            machine,
+            own_s,
+        },
         origin_ns,
         interrupted_ns,
         clock_step_ns,

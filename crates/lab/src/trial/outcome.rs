@@ -107,6 +107,9 @@ pub struct Outcome {
     /// How what is timed was scheduled while the device was tested, by role.
     #[serde(default)]
     pub scheduling: Vec<Granted>,
+    /// What processors did meanwhile that had nothing to do: `kept awake`, or `halted` and why they were not.
+    #[serde(default)]
+    pub idle_processors: String,
     /// What a hypervisor took away meanwhile, in percent of all processors.
     #[serde(default)]
     pub stolen_percent: f64,
@@ -140,11 +143,12 @@ pub struct Outcome {
 }
 
 /// Members of a result that are the machine's and not the run's.
-const OF_THE_MACHINE: [&str; 7] = [
+const OF_THE_MACHINE: [&str; 8] = [
     "version",
     "commit",
     "outcome_digest",
     "scheduling",
+    "idle_processors",
     "stolen_percent",
     "others_percent",
     "report",

@@ -27,6 +27,19 @@ use crate::device::spec::FaultSpec;
 /// What is longer one way is no path that a connection would live on, ns.
 const WAY_MAX_NS: u64 = 5_000_000_000;
 
+/// When the original's round trips are played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PlayRoundTrips {
+    /// Where handshakes of the part tell any, no other path is given and both sides of the device are the lab's.
+    #[default]
+    Auto,
+    /// As `auto`, and a run in which they cannot be played is refused.
+    Always,
+    /// Not: hosts are microseconds apart.
+    Never,
+}
+
 /// The round trips that a run plays, by pair of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundTripsOutcome {

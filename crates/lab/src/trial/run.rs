@@ -88,7 +88,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     alter(&mut estimate.model, config)?;
     let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
     let plan = planning::plan(&estimate.model, draw, config.traffic.threads)?;
-    let round_trips = match (&estimate.model.vectors, config.round_trips) {
+    let round_trips = match (&estimate.model.vectors, estimate.model.generation.round_trips) {
         (Some(vectors), true) => Some(PlayedRoundTrips::of(&plan, vectors)?),
         _ => None,
     };

@@ -113,6 +113,7 @@ fn outcome(
         delay_by_path: by_path(sighted),
         stamps: stamps(account.config.clock, sighted),
         scheduling: account.made.scheduling.threads.clone(),
+        idle_processors: account.made.scheduling.idle_processors.clone(),
         stolen_percent: account.made.scheduling.stolen_percent(),
         others_percent: account.made.scheduling.others_percent(),
         interfaces: interfaces(account.made),

@@ -22,6 +22,7 @@ use nilometer_lab::trial::outcome::Outcome;
 use nilometer_lab::trial::part::Part;
 use nilometer_lab::trial::repeats::{self, EndedRow};
 use nilometer_lab::trial::repeats_page;
+use nilometer_lab::trial::round_trips::PlayRoundTrips;
 use nilometer_lab::trial::router::RouterOutcome;
 use nilometer_lab::trial::run::{Ended, RunOptions, run as run_trial};
 use nilometer_lab::trial::{signals, telling};
@@ -109,9 +110,9 @@ struct RunArgs {
     #[arg(long)]
     unpaced: bool,
     /// Play the original's round trips: paths on both sides of the device delay each pair of hosts as its handshakes
-    /// say, and pauses are the hosts' own.
-    #[arg(long)]
-    round_trips: bool,
+    /// say, and pauses are the hosts' own. Played where they are known (auto), unless told otherwise.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    round_trips: Option<PlayRoundTrips>,
     /// Fit all of the original into a minute, by its laws: gaps are divided, connections and bytes kept.
     #[arg(long)]
     fit: bool,
@@ -247,7 +248,7 @@ impl RunArgs {
         config.speed = self.speed.unwrap_or(config.speed);
         config.rate = self.rate.or(config.rate);
         config.unpaced |= self.unpaced;
-        config.round_trips |= self.round_trips;
+        config.round_trips = self.round_trips.unwrap_or(config.round_trips);
         config.fit |= self.fit;
         config.keep = self.keep.unwrap_or(config.keep);
         config.model.harpoon |= self.harpoon;

@@ -61,6 +61,11 @@ impl RoundTrip {
         }
     }
 
+    /// Whether both ways are too short for a path.
+    pub fn is_short(&self) -> bool {
+        self.client_ns.max(self.server_ns) / 2 < WAY_MIN_NS
+    }
+
     /// One way between the meter and an end, ns.
     pub fn one_way_ns(&self, side: Side) -> u64 {
         match side {

@@ -56,7 +56,9 @@ fn a_copy_has_the_handshakes_and_the_courses_of_its_original() {
         room.counted(&[&VIRTUAL[..], &same, more].concat())
     };
     let with = play("with", &["--round-trips"]);
-    let without = play("without", &[]);
+    let without = play("without", &["--round-trips=never"]);
+    let by_default = play("by-default", &[]);
+    assert_eq!(by_default["outcome_digest"], with["outcome_digest"]);
     assert!(without.get("round_trips").is_none() && without.get("rear_path").is_none());
     let pairs = number(&with, "/round_trips/pairs");
     // (Of pairs that only met refusals and silence, no handshake was seen.)
@@ -110,7 +112,7 @@ fn round_trips_that_nobody_saw_or_that_another_path_would_change_are_refused() {
     std::fs::write(room.path("old.json"), old.to_string()).expect("a model");
     let cases: [(&[&str], &str); 4] = [
         (&["--path", "delay=1ms"], "leave one of them out"),
-        (&["--fit"], "--round-trips are of captures"),
+        (&["--fit"], "--round-trips is for captures"),
         (
             &["--dut", "external", "--client-interface", "a", "--server-interface", "b"],
             "leave round trips out",

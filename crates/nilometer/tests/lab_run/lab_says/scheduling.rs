@@ -51,8 +51,12 @@ fn what_is_timed_goes_first_where_the_system_allows_it() {
         let percent = result[percent].as_f64().expect("a number");
         assert!((0.0..=100.0).contains(&percent), "{percent}");
     }
+    let may = fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency").is_ok();
+    let idle = |result: &Value| result["idle_processors"].as_str().expect("text").to_owned();
+    assert_eq!(idle(&result) == "kept awake", may, "{}", idle(&result));
     let result = run(&["--scheduling", "ordinary", "--force"]);
     assert_eq!(classes(&result), of_all("ordinary", true));
+    assert_eq!(idle(&result), "halted");
     let page = room.read("nilometer-run/report.html");
     assert!(page.contains("router ordinary, waited "), "the page says so");
     room.write("lab.toml", "scheduling = \"ordinary\"\n");
