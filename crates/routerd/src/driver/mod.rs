@@ -28,17 +28,18 @@ mod backlogs;
 mod flow_offload;
 mod gather;
 mod inputs;
+mod lateness;
 mod links;
 mod noticed;
 mod offload_log;
 mod port_slot;
 mod remote;
+mod said;
 mod signalling;
 mod stalls;
 mod stress_test;
 mod tracer;
 
-use nilometer_files::say;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -50,7 +51,7 @@ use nilometer_router::memory::Place;
 use nilometer_router::pipeline::Router;
 use nilometer_wire::{Span, Time};
 
-use super::control::messages::{Level, Messages};
+use super::control::messages::Messages;
 use super::latest::HopsReader;
 use super::pace::Pace;
 use super::recording::{Command, Recorder, Turn};
@@ -58,6 +59,7 @@ use super::stress::Stress;
 pub use backlogs::{Backlogs, Course, PortCourses, Step, Waited};
 use flow_offload::Grants;
 use gather::Gathering;
+pub use lateness::TimerLateness;
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Census, PacketMemory};
@@ -110,6 +112,7 @@ pub struct Driver {
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
     stalls: Option<stalls::Watch>,
+    lateness: Option<lateness::Watch>,
     backlogs: Option<Box<Backlogs>>,
     grants: Option<Box<Grants>>,
     recorder: Option<Box<Recorder>>,
@@ -150,6 +153,7 @@ impl Driver {
             watcher: None,
             stress: None,
             stalls: None,
+            lateness: None,
             backlogs: None,
             grants: None,
             recorder,
@@ -243,11 +247,6 @@ impl Driver {
         self.slots[number].lost
     }
 
-    /// Tells `messages` from now on what happens to ports.
-    pub fn set_messages(&mut self, messages: Messages) {
-        self.messages = Some(messages);
-    }
-
     /// Tells `watcher` from now on which ports come and go, and at once how they are. It is told by
     /// messages, because who fails next hops may wait for this thread to take them.
     pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
@@ -256,14 +255,6 @@ impl Driver {
             let _ = watcher.send((number, slot.presence));
         }
         self.watcher = Some(watcher);
-    }
-
-    fn say(&self, level: Level, text: String) {
-        match &self.messages {
-            Some(messages) => messages.say(level, text),
-            None if level <= Level::Warning => say!("{text}"),
-            None => {}
-        }
     }
 
     /// Where all packet buffers are.
@@ -294,7 +285,7 @@ impl Driver {
         let _prompt = PromptTimers::new();
         while !stop.load(Ordering::Acquire) {
             self.turns.0 += 1;
-            let has_moved = self.turn();
+            let has_moved = self.watched_turn();
             if self.spinning.after_turn(has_moved, Instant::now) {
                 std::hint::spin_loop();
             } else if !has_moved {
@@ -352,15 +343,6 @@ impl Driver {
             grants.turn(turn, &mut self.memory);
         }
         moved
-    }
-
-    /// What plugins log, and which were cut off.
-    fn report_plugins(&mut self) {
-        if self.router.plugins().has_lines() {
-            for line in self.router.plugins_mut().take_lines() {
-                self.say(Level::Warning, line);
-            }
-        }
     }
 
     /// Something has changed that shortcuts rest on.
