@@ -4,14 +4,17 @@
 //! `L` is 7 Mb/s and `D` 5 ms where the paper has 70 Mb/s and 500 us: the same bytes in a period. Where
 //! the machine lets broadcasts wait, it is played again at a quarter of the speed, twice at the most. What
 //! then is late still is let off only if the kernel says that the router's thread waited for a processor;
-//! `NILOMETER_QUIET=1` lets nothing off.
+//! `NILOMETER_QUIET=1` lets nothing off. Section 5.2 is played likewise (`wave_video`).
 
 mod common;
 #[path = "common/links.rs"]
 mod links;
 #[path = "common/quiet.rs"]
 mod quiet;
+#[path = "live_stress/wave_video.rs"]
+mod wave_video;
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,8 @@ use nilometer_routerd::running::Running;
 use nilometer_routerd::stress::StressBody;
 use quiet::Moment;
 
+/// Whoever measures is alone: tests here are about time, and take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 /// Ports with links; three more stand idle.
 const PORTS: u8 = 5;
 /// How many times slower it is played, one after the other, while broadcasts are late.
@@ -123,6 +128,7 @@ fn table_4_is_played_as_in_the_simulator() {
     if !common::privileged("Table 4 on the live router") {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let all = [Queueing::Original, Queueing::Reserved, Queueing::DqPlus];
     let mut skipped = 0;
     for queueing in all {

@@ -1,4 +1,4 @@
-//! Wave Video through three routers in virtual time: plain queueing, active dropping and layered multicast (DER, 5.2).
+//! Wave Video through three routers: plain queueing, active dropping and layered multicast (DER, 5.2).
 //!
 //! ```text
 //!   S ──── R1 ──── R2 ──── R3        S sends the video to a group that D1, D2 and D3 have joined by IGMP
@@ -13,24 +13,36 @@
 //! in seven groups, which each receiver joins and leaves ([`layered`]).
 //!
 //! The clip's rate decides how much is too little, so the links are by default 3/2.6 of it: shares of 1.5/2.6 and 1.0/2.6, as
-//! Foreman had in the paper. A run is a function of clip, plan and seed.
+//! Foreman had in the paper.
+//!
+//! In virtual time ([`run`]) a run is a function of clip, plan and seed. By the real clock ([`run_live`]) the same hosts and the same
+//! ROUTER.toml stand in network namespaces, and what a contender comes to is the same as far as no thread was late.
 
 pub mod clip;
+mod description;
+mod hosts;
 pub mod layered;
 mod layers;
+mod live;
 mod network;
+mod outcome;
 pub mod page;
+mod punctual;
 pub mod result;
 mod sources;
 mod viewer;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_linux::scheduling::{Class, Timed};
 use nilometer_wire::{Rate, Span};
 
 pub use clip::Clip;
-pub use network::{RunOutcome, ViewerOutcome};
+pub use outcome::{RunOutcome, ViewerOutcome};
+pub use punctual::ThreadPunctuality;
 pub use viewer::FrameSeen;
 
 /// Receivers, and routers: D1 at R1, and so on.
@@ -40,6 +52,8 @@ pub const SECONDS_MAX: f64 = 240.0;
 /// Unless a plan says otherwise, packets of a frame are spread over three quarters of its time: losses of a queue then meet
 /// all sub-bands by chance, as in the paper, and not always the first packets of a frame.
 pub const PACING: f64 = 0.75;
+/// From when all networks are up to the beginning of a run by the real clock: threads start meanwhile.
+const LEAD: Duration = Duration::from_millis(200);
 /// The paper's links and the rate of Foreman there, Mb/s.
 const PAPER_LINK: f64 = 3.0;
 const PAPER_RATE: f64 = 2.6;
@@ -120,7 +134,7 @@ impl VideoPlan {
     }
 }
 
-/// Runs all contenders, each for itself, in the order of [`Contender::ALL`].
+/// Runs all contenders in virtual time, each for itself, in the order of [`Contender::ALL`].
 ///
 /// # Errors
 /// When a scenario, or a router of it, cannot be made.
@@ -131,4 +145,50 @@ pub fn run(clip: &Clip, plan: &VideoPlan) -> Result<Vec<RunOutcome>> {
         let ended = runs.map(|run| run.join().map_err(|_| anyhow!("a run broke off")));
         ended.into_iter().map(|run| run.and_then(|run| run)).collect()
     })
+}
+
+/// Runs by the real clock.
+#[derive(Clone, Debug)]
+pub struct LiveRuns {
+    /// Of each contender, in the order of [`Contender::ALL`].
+    pub runs: Vec<RunOutcome>,
+    /// Why the system refused the real-time class to timed threads, if it did.
+    pub refused: Option<String>,
+}
+
+/// Runs all contenders by the real clock, at once, each in a network of its own; nothing where `stop` ended it. `progress` gets
+/// the share that is over. They share nothing but processors, of which they want a part: what comes of that is counted as
+/// lateness.
+///
+/// The process has the privilege to make namespaces ([`nilometer_linux::privilege::acquire`]).
+///
+/// # Errors
+/// When a network cannot be made, a router cannot start, or a thread fails.
+pub fn run_live(
+    clip: &Clip,
+    plan: &VideoPlan,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Option<LiveRuns>> {
+    let timed = Timed::new(Class::RealTime).guarded().context("cannot guard timed threads")?;
+    let mut networks = Vec::new();
+    for contender in Contender::ALL {
+        if stop.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        networks.push(live::Network::new(clip, plan, contender, &timed)?);
+    }
+    let origin = Instant::now() + LEAD;
+    let playing = live::Playing { origin, timed: &timed, stop, progress };
+    let played: Vec<Result<bool>> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            networks.iter_mut().map(|network| scope.spawn(|| network.play(playing))).collect();
+        let ended = threads.into_iter().map(|it| it.join());
+        ended.map(|it| it.map_err(|_| anyhow!("a run broke off"))?).collect()
+    });
+    if !played.into_iter().try_fold(true, |all, one| anyhow::Ok(all & one?))? {
+        return Ok(None);
+    }
+    let runs = networks.into_iter().map(live::Network::end).collect::<Result<_>>()?;
+    Ok(Some(LiveRuns { runs, refused: timed.refused() }))
 }

@@ -16,6 +16,7 @@ use nilometer_video::Frame;
 use super::clip::Clip;
 use super::result::{FRAMES_A_ROW, ReceiverResult, VideoComparison};
 use super::{Contender, RECEIVERS, RunOutcome, VideoPlan};
+use crate::trial::config::Clock;
 
 /// Where a frame is drawn that is the original.
 const IDENTICAL_DB: f64 = 60.0;
@@ -57,11 +58,14 @@ fn class(contender: Contender) -> &'static str {
 /// One self-contained HTML page.
 pub fn render(of: &VideoPage<'_>) -> String {
     let result = of.result;
+    let warnings: Vec<String> =
+        result.why.iter().map(|why| format!("The run is not valid: {why}.")).collect();
     let heading = Heading {
         crumb: vec![
             "nilometer video compare".to_owned(),
             result.clip.clone(),
             format!("seed {}", result.seed),
+            clock(result).to_owned(),
         ],
         sentences: vec![words(&sentence(of, 2)), words(&sentence(of, 1))],
         lede: lede(result),
@@ -71,7 +75,7 @@ pub fn render(of: &VideoPage<'_>) -> String {
             ["picture", "One frame"],
             ["numbers", "Numbers"],
         ],
-        warnings: &[],
+        warnings: &warnings,
     };
     let mut body = heading.html();
     body.push_str("<main>\n");
@@ -93,8 +97,9 @@ pub fn render(of: &VideoPage<'_>) -> String {
     let about = "Frames that were sent in the burst. One is disturbed where it misses more than its highest sub-bands.";
     // Too wide to stand beside anything.
     body.push_str(&format!(
-        "<section id=\"numbers\"><h2>Numbers</h2><p>{about}</p>\n{}</section>\n",
-        numbers(result)
+        "<section id=\"numbers\"><h2>Numbers</h2><p>{about}</p>\n{}{}</section>\n",
+        numbers(result),
+        threads(result)
     ));
     body.push_str("</main>\n");
     body.push_str(&format!("<footer>nilometer {}</footer>\n", escape(of.version)));
@@ -135,11 +140,32 @@ fn megabits(bits_per_second: f64) -> String {
     format!("{}\u{a0}Mb/s", significant(bits_per_second / 1e6, 3))
 }
 
+fn clock(result: &VideoComparison) -> &'static str {
+    match result.clock {
+        Clock::Real => "real clock",
+        Clock::Virtual => "virtual time",
+    }
+}
+
+/// Where it was played.
+fn played(result: &VideoComparison) -> String {
+    if result.clock == Clock::Virtual {
+        return "It was played in virtual time.".to_owned();
+    }
+    let threads = result.contenders.iter().flat_map(|contender| &contender.threads);
+    let latest = threads.map(|thread| thread.latest_ms).fold(0.0, f64::max);
+    format!(
+        "It was played by the real clock, through three routers that ran in network namespaces; no thread was late by more \
+         than {}\u{a0}ms.",
+        significant(latest, 2)
+    )
+}
+
 fn lede(result: &VideoComparison) -> String {
     let share = |streams: u64| megabits((result.link_bits_per_second / (streams + 1)) as f64);
     format!(
         "{} of {} at {} frames/s need {} and were played for {} frames. The receivers' links carry {}: a share of {} \
-         beside one stream of cross traffic and of {} beside two.",
+         beside one stream of cross traffic and of {} beside two. {}",
         result.clip,
         result.size,
         significant(result.frames_per_second, 4),
@@ -147,7 +173,8 @@ fn lede(result: &VideoComparison) -> String {
         count(result.frames.into()),
         megabits(result.link_bits_per_second as f64),
         share(1),
-        share(2)
+        share(2),
+        played(result)
     )
 }
 
@@ -307,6 +334,30 @@ fn numbers(result: &VideoComparison) -> String {
         "by the plugin",
     ];
     table("In the burst", &head, &rows)
+}
+
+/// How punctual the threads of a run by the real clock were.
+fn threads(result: &VideoComparison) -> String {
+    let of = result.contenders.iter().flat_map(|it| it.threads.iter().map(move |one| (it, one)));
+    let rows: Vec<Vec<String>> = of
+        .map(|(contender, thread)| {
+            vec![
+                format!("{} {}", thread.thread, contender.contender),
+                count(thread.moments),
+                format!("{} ({} ms)", count(thread.late), significant(thread.late_ms, 2)),
+                format!("{} ms", significant(thread.latest_ms, 2)),
+                count(thread.lost_frames),
+            ]
+        })
+        .collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(
+            "How late threads were",
+            &["", "moments", "late (by more than)", "the latest by", "frames the kernel lost"],
+            &rows,
+        ),
+    }
 }
 
 #[cfg(test)]

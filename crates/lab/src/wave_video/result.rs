@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::clip::Clip;
 use super::layers::LAYER_ENDS;
-use super::{Contender, FrameSeen, RunOutcome, VideoPlan, ViewerOutcome};
+use super::punctual::{ThreadPunctuality, complaints};
+use super::{Contender, FrameSeen, LiveRuns, RunOutcome, VideoPlan, ViewerOutcome};
+use crate::trial::config::Clock;
 
 /// Frames of a row of the paper's figure 8.
 pub const FRAMES_A_ROW: usize = 8;
@@ -19,6 +21,14 @@ const PEAK_SQUARED: f64 = 255.0 * 255.0;
 pub struct VideoComparison {
     /// What this is, and its version.
     pub format: &'static str,
+    /// The clock by which it was played.
+    pub clock: Clock,
+    /// Whether all threads were punctual enough; nothing in virtual time, where there is no late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid: Option<bool>,
+    /// Why it is not valid.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<String>,
     /// The clip, as it was named.
     pub clip: String,
     /// Width and height.
@@ -52,6 +62,9 @@ pub struct ContenderResult {
     pub sent_packets: u64,
     /// D1 to D3.
     pub receivers: Vec<ReceiverResult>,
+    /// How punctual each thread was by the real clock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadPunctuality>,
 }
 
 /// What one receiver got.
@@ -135,7 +148,7 @@ pub fn burst_frames(clip: &Clip, plan: &VideoPlan) -> Range<usize> {
 }
 
 impl VideoComparison {
-    /// What came of a plan, of a clip with this name.
+    /// What came of a plan in virtual time, of a clip with this name.
     pub fn of(name: &str, clip: &Clip, plan: &VideoPlan, runs: &[RunOutcome]) -> VideoComparison {
         let link = plan.link(clip).bits_per_second();
         let contender = |(contender, run): (&Contender, &RunOutcome)| ContenderResult {
@@ -145,9 +158,13 @@ impl VideoComparison {
                 .zip(&run.viewers)
                 .map(|(cross, seen)| ReceiverResult::of(clip, plan, (cross, link), seen))
                 .collect(),
+            threads: run.threads.clone(),
         };
         VideoComparison {
             format: "nilometer-video-compare/1",
+            clock: Clock::Virtual,
+            valid: None,
+            why: Vec::new(),
             clip: name.to_owned(),
             size: clip.size().to_string(),
             clip_frames: clip.len(),
@@ -160,6 +177,16 @@ impl VideoComparison {
             layer_ends: LAYER_ENDS.to_vec(),
             contenders: Contender::ALL.iter().zip(runs).map(contender).collect(),
         }
+    }
+
+    /// The same by the real clock, which is not valid where threads were late.
+    pub fn live(name: &str, clip: &Clip, plan: &VideoPlan, live: &LiveRuns) -> VideoComparison {
+        let threads = live.runs.iter().map(|run| &run.threads[..]);
+        let mut why = complaints(Contender::ALL.into_iter().zip(threads));
+        let valid = Some(why.is_empty());
+        why.extend(live.refused.iter().filter(|_| valid == Some(false)).cloned());
+        let clock = Clock::Real;
+        VideoComparison { clock, valid, why, ..VideoComparison::of(name, clip, plan, &live.runs) }
     }
 }
 

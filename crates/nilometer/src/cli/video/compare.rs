@@ -1,15 +1,21 @@
 //! `nilometer video compare`: a clip through three routers, by plain queueing, active dropping and layered multicast.
 
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_files::document::results::Directory;
 use nilometer_files::said::shown;
+use nilometer_files::say;
+use nilometer_lab::trial::config::Clock;
+use nilometer_lab::trial::signals::stop_flag;
 use nilometer_lab::wave_video::clip::FRAMES_MAX;
 use nilometer_lab::wave_video::page::{VideoPage, render};
 use nilometer_lab::wave_video::result::VideoComparison;
-use nilometer_lab::wave_video::{Clip, PACING, VideoPlan, run as run_all};
+use nilometer_lab::wave_video::{Clip, PACING, RunOutcome, VideoPlan, run as run_all, run_live};
+use nilometer_linux::privilege;
 use nilometer_report::PAGE_FILE;
 use nilometer_report::format::significant;
 use nilometer_sim::quantity;
@@ -26,7 +32,7 @@ use super::raw::RawReader;
 const SYNTHETIC_FRAMES: u32 = 96;
 const RESULT_FILE: &str = "result.json";
 
-/// The experiment of the DER's section 5.2: a clip through three of our routers in virtual time.
+/// The experiment of the DER's section 5.2: a clip through three of our routers, in virtual time or live.
 ///
 /// The video is multicast to D1, whose link nothing shares, D2, which shares it with one stream of cross traffic while the
 /// burst lasts, and D3, with two. It is played three times: through plain queues (deficit round robin, the oldest
@@ -59,6 +65,10 @@ pub struct CompareArgs {
     /// When it ends.
     #[arg(long, value_name = "S", default_value_t = 24.0)]
     burst_to: f64,
+    /// Clock of the run: `virtual`, or `real`, by which routers run in network namespaces and seconds take as long as
+    /// they do. A run by the real clock in which a thread was late is not valid (exit status 1).
+    #[arg(long, value_name = "CLOCK", default_value_t = Clock::Virtual)]
+    clock: Clock,
     /// Seed of the made clip's noise, of gaps of cross traffic and of join timers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -80,6 +90,9 @@ fn parse_share(text: &str) -> Result<f64, String> {
 
 /// Runs `nilometer video compare`.
 pub(super) fn run(args: &CompareArgs) -> Result<Exit> {
+    if args.clock == Clock::Real {
+        privilege::acquire()?;
+    }
     if let Some(out) = &args.out {
         Directory::check(out, args.force)?;
     }
@@ -87,8 +100,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit> {
     let burst = [args.burst_from, args.burst_to];
     let plan = VideoPlan::new(&clip, args.seconds, burst, args.seed)?;
     let plan = VideoPlan { link: args.link, pacing: args.pacing, ..plan };
-    let runs = run_all(&clip, &plan)?;
-    let result = VideoComparison::of(&name, &clip, &plan, &runs);
+    let Some((runs, result)) = play(args.clock, &name, (&clip, &plan))? else {
+        say!("interrupted; nothing is kept");
+        return Ok(Exit::Interrupted);
+    };
     let mut kept = None;
     if let Some(out) = &args.out {
         let directory = Directory::create(out, args.force)?;
@@ -106,7 +121,41 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit> {
     if let Some(kept) = kept.filter(|_| !args.json) {
         print!("{}", fact("report", shown(&kept.join(PAGE_FILE))));
     }
-    Ok(Exit::Done)
+    for why in &result.why {
+        say!("the run is not valid: {why}");
+    }
+    Ok(if result.why.is_empty() { Exit::Done } else { Exit::Negative })
+}
+
+/// Plays all contenders by a clock, and what it came to; nothing where a signal ended it.
+fn play(
+    clock: Clock,
+    name: &str,
+    (clip, plan): (&Clip, &VideoPlan),
+) -> Result<Option<(Vec<RunOutcome>, VideoComparison)>> {
+    if clock == Clock::Virtual {
+        let runs = run_all(clip, plan)?;
+        let result = VideoComparison::of(name, clip, plan, &runs);
+        return Ok(Some((runs, result)));
+    }
+    let stop = stop_flag()?;
+    let shown = stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("{spinner} playing [{bar:20}] {eta}");
+        ProgressBar::new(1_000).with_style(style.expect("a built-in template"))
+    });
+    let progress = |share: f64| {
+        if let Some(bar) = &shown {
+            bar.set_position((share.min(1.0) * 1e3) as u64);
+        }
+    };
+    let live = run_live(clip, plan, &stop, &progress)?;
+    if let Some(bar) = shown {
+        bar.finish_and_clear();
+    }
+    Ok(live.map(|live| {
+        let result = VideoComparison::live(name, clip, plan, &live);
+        (live.runs, result)
+    }))
 }
 
 /// The clip, and what it is called on the page: the name of its file.
@@ -134,6 +183,7 @@ fn figures(result: &VideoComparison) -> String {
         fact("clip", format_args!("{}, {}", result.clip, rate(result.clip_bits_per_second)));
     text += &fact("links", rate(result.link_bits_per_second));
     text += &fact("cross traffic", format_args!("from {from} to {to} s"));
+    text += &fact("clock", result.clock);
     let titles =
         ["receiver", "contender", "share", "PSNR", "disturbed", "settled after", "packets"];
     let mut rows = vec![row(titles)];
