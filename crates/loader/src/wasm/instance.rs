@@ -211,9 +211,15 @@ impl WasmInstance {
         effects: &mut Effects,
         call: impl FnOnce(&mut WasmInstance) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
-        std::mem::swap(effects, &mut self.bare.store.data_mut().effects);
+        // Nearly no call has wishes: those of none are not moved.
+        if !effects.is_empty() {
+            std::mem::swap(effects, &mut self.bare.store.data_mut().effects);
+        }
         let result = call(self);
-        std::mem::swap(effects, &mut self.bare.store.data_mut().effects);
+        let wished = &mut self.bare.store.data_mut().effects;
+        if !wished.is_empty() {
+            std::mem::swap(effects, wished);
+        }
         result
     }
 

@@ -5,6 +5,9 @@ use nilometer_plugin::interface::{
 };
 use nilometer_router::plugin::{Batch, Fault, PacketFacts, PluginDecision};
 
+/// What a plugin may write of a descriptor: its decision, and its flags.
+const WRITTEN: u16 = u16::from_le_bytes([PluginDecision::Drop as u8, CHANGED]);
+
 /// The layout of batches of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rooms {
@@ -56,18 +59,13 @@ impl Rooms {
         let count = batch.packets().len();
         let (descriptors, rooms) = area.split_at(count * DESCRIPTOR_BYTES);
         let (descriptors, _) = descriptors.as_chunks::<DESCRIPTOR_BYTES>();
-        let mut written = (0, 0);
-        for (at, descriptor) in descriptors.iter().enumerate() {
-            let (decision, flags) = Descriptor::written(descriptor);
-            if decision > PluginDecision::Drop as u8 || flags > CHANGED {
-                return Err(Fault::Interface(format!(
-                    "packet {at} has the decision {decision} and the flags {flags}"
-                )));
-            }
-            written = (written.0 | decision, written.1 | flags);
-        }
-        if written == (0, 0) {
+        // Either is a bit, so that all are looked at in one word; only a breach, or a wish, is gone into.
+        let written = descriptors.iter().fold(0, |all, descriptor| all | written(descriptor));
+        if written == 0 {
             return Ok(());
+        }
+        if written & !WRITTEN != 0 {
+            return Err(breach(descriptors));
         }
         for (at, descriptor) in descriptors.iter().enumerate() {
             let (decision, flags) = Descriptor::written(descriptor);
@@ -82,6 +80,23 @@ impl Rooms {
         }
         Ok(())
     }
+}
+
+/// The decision, and above it the flags.
+#[inline(always)]
+fn written(descriptor: &[u8; DESCRIPTOR_BYTES]) -> u16 {
+    let (decision, flags) = Descriptor::written(descriptor);
+    u16::from_le_bytes([decision, flags])
+}
+
+/// Which decision or flag is none.
+#[cold]
+fn breach(descriptors: &[[u8; DESCRIPTOR_BYTES]]) -> Fault {
+    let mut all = descriptors.iter().enumerate();
+    let found = all.find(|(_, descriptor)| written(descriptor) & !WRITTEN != 0);
+    let (at, descriptor) = found.expect("one has what none may have");
+    let (decision, flags) = Descriptor::written(descriptor);
+    Fault::Interface(format!("packet {at} has the decision {decision} and the flags {flags}"))
 }
 
 fn described(facts: &PacketFacts, address: u32, seen_bytes: u16) -> Descriptor {
