@@ -37,6 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_linux::idle_states::AwakeProcessors;
 use nilometer_linux::scheduling::{Class, Timed};
 use nilometer_wire::{Rate, Span};
 
@@ -178,6 +179,7 @@ pub fn run_live(
         }
         networks.push(live::Network::new(clip, plan, contender, &timed)?);
     }
+    let _awake = AwakeProcessors::for_class(Class::RealTime);
     let origin = Instant::now() + LEAD;
     let playing = live::Playing { origin, timed: &timed, stop, progress };
     let played: Vec<Result<bool>> = thread::scope(|scope| {
