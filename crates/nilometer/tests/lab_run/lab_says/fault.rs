@@ -279,7 +279,7 @@ fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
         return;
     }
     let room = Room::new("fault");
-    let faults = "rate=50Mbit,delay=5ms,loss=0.02,burst_loss=0.002:0.3,duplicate=0.01,reorder=0.02";
+    let faults = "rate=50Mbit,delay=5ms,loss=0.02,burst_loss=0.002:0.3,duplicate=0.01,reorder=0.04";
     let result = run(&room, faults);
     assert_eq!((&result["dut"], &result["fault"]["faults"]), (&"fault".into(), &faults.into()));
     assert_eq!(result["fault"]["unheard"], 0, "{result}");
