@@ -1,7 +1,7 @@
 //! The plugins that every router has: those of `nilometer-plugins`, as native classes.
 
 use nilometer_plugins::{
-    Counter, Delay, Firewall, Loss, Nat, Policer, Remarker, Sampler, Scrubber, WaveVideo,
+    Counter, Delay, Firewall, Loss, Mpls, Nat, Policer, Remarker, Sampler, Scrubber, WaveVideo,
 };
 use nilometer_router::plugin::Class;
 
@@ -14,6 +14,7 @@ pub fn builtin() -> Vec<Box<dyn Class>> {
         Box::new(Native::<Delay>::new()),
         Box::new(Native::<Firewall>::new()),
         Box::new(Native::<Loss>::new()),
+        Box::new(Native::<Mpls>::new()),
         Box::new(Native::<Nat>::new()),
         Box::new(Native::<Policer>::new()),
         Box::new(Native::<Remarker>::new()),

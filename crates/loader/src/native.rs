@@ -8,7 +8,10 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nilometer_plugin::context::PortNumbers;
+use nilometer_plugin::labels::{LabelDecision, LabelRefusal, Relabelling};
 use nilometer_plugin::{Decision, Packet, Plugin, Running, Services};
+use nilometer_router::discard::Discard;
+use nilometer_router::plugin::labels::{LabelStack, LabelVerdict, StackChange};
 use nilometer_router::plugin::{
     Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, PacketFacts, PluginDecision,
     Refusal,
@@ -91,6 +94,7 @@ impl<P: Plugin> NativeInstance<P> {
         wanted: &mut Wanted<'_>,
     ) {
         let ports = PortNumbers { input: Some(facts.input), output: facts.output };
+        let is_labelled = batch.is_labelled();
         let bytes = match P::SEEN_BYTES {
             0 => &mut [],
             most => {
@@ -100,13 +104,37 @@ impl<P: Plugin> NativeInstance<P> {
             }
         };
         let mut packet = Packet::new(bytes, facts.ip_bytes);
+        if P::TAKES_LABELS && is_labelled {
+            packet = packet.labelled();
+        }
         let decision = self.0.process(now.as_nanos(), ports, &mut packet, wanted);
-        if packet.is_changed() {
+        let (is_changed, labels) = (packet.is_changed(), packet.label_decision().copied());
+        if is_changed {
             batch.note_changed(at);
+        }
+        if let Some(labels) = labels.filter(|_| P::TAKES_LABELS) {
+            batch.relabel(at, label_verdict(&labels));
         }
         if decision == Decision::Drop {
             batch.decide(at, PluginDecision::Drop);
         }
+    }
+}
+
+/// What a plugin says of labels, as the router takes it.
+fn label_verdict(said: &LabelDecision) -> LabelVerdict {
+    match said {
+        LabelDecision::Relabel(change) => {
+            let mut pushed = LabelStack::default();
+            change.pushed().iter().for_each(|entry| _ = pushed.push(entry.to_bytes()));
+            let &Relabelling { popped, hop_limit, next_hop, .. } = change;
+            LabelVerdict::Change(StackChange { popped, pushed, hop_limit, next_hop })
+        }
+        LabelDecision::Refuse(why) => LabelVerdict::Discard(match why {
+            LabelRefusal::UnknownLabel => Discard::UnknownLabel,
+            LabelRefusal::Stack => Discard::LabelStack,
+            LabelRefusal::Expired => Discard::Expired,
+        }),
     }
 }
 
@@ -151,6 +179,10 @@ impl<P: Plugin + Send> Instance for NativeInstance<P> {
     fn counters(&self) -> Vec<(String, u64)> {
         let values = self.0.counters().iter();
         P::COUNTERS.iter().zip(values).map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    fn takes_labels(&self) -> bool {
+        P::TAKES_LABELS
     }
 
     /// Its value alone: what it holds on the heap is not known.

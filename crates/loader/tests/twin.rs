@@ -155,7 +155,8 @@ fn plugins_do_the_same_in_webassembly() {
         Err(missing) => return println!("skipped: wasm32 needs {missing}, which is not here"),
     };
     let modules = build(&linker);
-    for class in builtin() {
+    // (The interface of modules knows no labels.)
+    for class in builtin().into_iter().filter(|class| class.facts().name != "mpls") {
         let name = &class.facts().name;
         let module = std::fs::read(modules.join(format!("{}.wasm", name.replace('-', "_"))))
             .expect("a module");

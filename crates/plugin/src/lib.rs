@@ -49,6 +49,7 @@ pub mod context;
 pub mod guest;
 pub mod headers;
 pub mod interface;
+pub mod labels;
 mod macros;
 pub mod packet;
 pub mod prefix;
@@ -86,6 +87,8 @@ pub trait Plugin: Sized {
     const SEEN_BYTES: u16;
     /// The names of its counters, in the order of their numbers.
     const COUNTERS: &'static [&'static str] = &[];
+    /// Whether it knows what to do with packets that begin with a label stack ([`labels`]).
+    const TAKES_LABELS: bool = false;
 
     /// An instance with a configuration, which is any text.
     ///

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use crate::headers::Headers;
+use crate::labels::{LabelDecision, LabelRefusal, Relabelling};
 
 /// What was to be changed lies beyond what the plugin sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +14,41 @@ pub struct Packet<'a> {
     pub(crate) bytes: &'a mut [u8],
     ip_bytes: u16,
     is_changed: bool,
+    is_labelled: bool,
+    labels: Option<LabelDecision>,
 }
 
 impl<'a> Packet<'a> {
     /// Of the `bytes` that are seen, of an IP packet that has `ip_bytes`.
     pub fn new(bytes: &'a mut [u8], ip_bytes: u16) -> Packet<'a> {
-        Packet { bytes, ip_bytes, is_changed: false }
+        Packet { bytes, ip_bytes, is_changed: false, is_labelled: false, labels: None }
+    }
+
+    /// The same of one that begins with a label stack.
+    #[must_use]
+    pub fn labelled(self) -> Packet<'a> {
+        Packet { is_labelled: true, ..self }
+    }
+
+    /// Whether it begins with a label stack ([`crate::labels`]), which its bytes and its length then include.
+    pub fn is_labelled(&self) -> bool {
+        self.is_labelled
+    }
+
+    /// Has its label stack changed, and sends it to a next hop: it leaves the chain, whatever is decided on it. (In a
+    /// module of WebAssembly, whose interface knows no labels, nothing happens.)
+    pub fn relabel(&mut self, change: Relabelling) {
+        self.labels = Some(LabelDecision::Relabel(change));
+    }
+
+    /// Drops it because of its labels.
+    pub fn refuse(&mut self, why: LabelRefusal) {
+        self.labels = Some(LabelDecision::Refuse(why));
+    }
+
+    /// What was said of its labels.
+    pub fn label_decision(&self) -> Option<&LabelDecision> {
+        self.labels.as_ref()
     }
 
     /// The bytes that are seen.

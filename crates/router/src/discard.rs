@@ -72,6 +72,10 @@ nilometer_wire::named! {
         PluginFault = "plugin_fault",
         /// Plugins changed it so often that it came to too many chains.
         PluginLoop = "plugin_loop",
+        /// Nobody here knows its label (RFC 3031, 3.18).
+        UnknownLabel = "unknown_label",
+        /// Its label stack is broken, longer than what is looked at, or not what its label says.
+        LabelStack = "label_stack",
     }
 }
 
@@ -91,8 +95,15 @@ impl From<Fault> for Discard {
 }
 
 /// Packets discarded, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discards([u64; Discard::ALL.len()]);
+
+impl Default for Discards {
+    /// None.
+    fn default() -> Discards {
+        Discards([0; Discard::ALL.len()])
+    }
+}
 
 impl Discards {
     /// One more for `reason`.

@@ -74,6 +74,11 @@ fn check_plugins(config: &RouterConfig) -> Result<()> {
         ensure!(is_new, "plugin.name: {:?} is given twice", plugin.name);
         config.instance_of(plugin)?;
     }
+    for port in config.ports.iter().filter(|port| port.mpls.is_some()) {
+        let is_there = plugins.iter().any(|plugin| Some(&plugin.name) == port.mpls.as_ref());
+        let (interface, name) = (&port.interface, port.mpls.as_deref().unwrap_or_default());
+        ensure!(is_there, "port {interface}: mpls: no [[plugin]] has the name {name:?}");
+    }
     for (number, filter) in config.filters.iter().enumerate() {
         for name in &filter.plugins {
             let is_there = plugins.iter().any(|plugin| plugin.name == *name);

@@ -286,6 +286,9 @@ pub struct PortSection {
     /// What it does for groups; nothing where absent.
     #[serde(default)]
     pub multicast: Option<MulticastSection>,
+    /// The plugin instance, of the class `mpls`, that gets labelled frames (MPLS); they are discarded where absent.
+    #[serde(default)]
+    pub mpls: Option<String>,
     /// Polls the driver for so many microseconds instead of waiting for its interrupt.
     #[serde(default)]
     pub busy_poll_us: Option<u32>,
@@ -443,6 +446,7 @@ impl PortSection {
             keeps_order: true,
             hotplug: false,
             multicast: None,
+            mpls: None,
             busy_poll_us: None,
         }
     }

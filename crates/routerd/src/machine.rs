@@ -237,7 +237,7 @@ pub(super) fn local_mac(number: usize) -> [u8; 6] {
     [0x02, b'N', b'I', b'L', 0xff, number as u8]
 }
 
-/// Enters the instances of a configuration.
+/// Enters the instances of a configuration, and names to ports those that get labelled frames.
 ///
 /// # Errors
 /// The first that cannot be.
@@ -246,6 +246,10 @@ fn enter_plugins(router: &mut Router, config: &RouterConfig) -> Result<()> {
         let NewInstance { class, instance } = config.instance_of(section)?;
         let plugins = router.plugins_mut();
         plugins.add(&section.name, class, instance, section.on_fault.into())?;
+    }
+    for (number, port) in config.ports.iter().enumerate() {
+        let named = router.set_labels(number, port.mpls.as_deref());
+        named.with_context(|| format!("port {}: mpls", port.interface))?;
     }
     Ok(())
 }
@@ -276,6 +280,12 @@ pub fn enter_filter(
     (mut four, mut six): Rules,
 ) -> Result<()> {
     let id = RuleId(number);
+    if let Side::Output(_) = side {
+        for name in plugins {
+            let is_in_place = !router.plugins().takes_labels(name)?;
+            ensure!(is_in_place, "plugin {name}: labels are put on what comes in; give `inputs`");
+        }
+    }
     let chain = match plugins {
         [] => None,
         plugins => Some(router.plugins_mut().bind(plugins)?),

@@ -294,6 +294,24 @@ fn every(number: u16) -> Module<'static> {
 }
 
 #[test]
+fn labels_are_replayed() {
+    if !privileged("a recorded router with labels") {
+        return;
+    }
+    let room = Room::new("recorded-labels");
+    let path = room.path("labels.nilrec");
+    let head = "[[plugin]]\nname = \"labels\"\nclass = \"mpls\"\nconfiguration = \"push=100@198.19.1.2\"\n\
+                [[filter]]\naction = \"active\"\nplugins = [\"labels\"]\ndestination = \"198.19.1.0/24\"\n";
+    let text = described(3, head, |_| "mpls = \"labels\"\n".to_owned());
+    recorded(&text, 3, 18, &path, |_, commands, round| {
+        let message = format!("push={}+17@198.19.{}.2", 16 + round, 1 + round % 2);
+        commands.message_plugin("labels", MessageBody { message }).expect("an answer");
+    })
+    .expect("it is recorded");
+    same("labels", &replayed(&path, None));
+}
+
+#[test]
 fn plugins_that_come_and_go_are_replayed() {
     if !privileged("a recorded router with plugins") {
         return;

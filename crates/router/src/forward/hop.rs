@@ -73,6 +73,22 @@ pub fn decrement_ipv6(packet: &mut [u8]) -> Result<(), Stopped> {
     Ok(())
 }
 
+/// Holds the time to live or hop limit of the IP packet that begins here to `most`, and adjusts the checksum: what
+/// labels leave of it (RFC 3443, 3.1). Anything but IP stays as it is.
+pub fn limit(packet: &mut [u8], most: u8) {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_BYTES && packet[8] > most => {
+            let word = |packet: &[u8], at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let old = word(packet, 8);
+            packet[8] = most;
+            let checksum = adjusted(word(packet, 10), old, word(packet, 8));
+            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        Some(6) if packet.len() >= IPV6_BYTES => packet[7] = packet[7].min(most),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

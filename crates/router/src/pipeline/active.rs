@@ -3,7 +3,8 @@
 //! ```text
 //!   classify ─┬─ not active ─────────────────────────────────────┬─► look up
 //!             └─ active ─► chain ─┬─ dropped                      │
-//!                   ▲             ├─ not changed, or the same key ┤
+//!                   ▲             ├─ labelled, and sent ([`super::labelled`])
+//!                   │             ├─ not changed, or the same key ┤
 //!                   │             └─ key changed ─► classify ─┬───┘
 //!                   └──── a chain that it has not met ────────┘
 //! ```
@@ -35,7 +36,7 @@ use crate::discard::Discard;
 use crate::header::Key;
 use crate::memory::Memory;
 use crate::plugin::control::ChainId;
-use crate::plugin::{PACKETS_MAX, PacketFacts, PacketSet, Passage};
+use crate::plugin::{Handed, PACKETS_MAX, PacketFacts, PacketSet, Passage};
 
 /// Chains that a packet may meet, one after the other.
 pub const PASSES_MAX: usize = 4;
@@ -146,10 +147,11 @@ impl Router {
         self.gather_active(input, &mut lane, &mut diversion, memory);
         for pass in 0..PASSES_MAX {
             while let Some(chain) = diversion.chain {
-                let packets = (&diversion.facts[..], None);
-                let passage = self.plugins.process(now, chain, packets, memory);
+                let handed = Handed { packets: &diversion.facts, ..Handed::default() };
+                let passage = self.plugins.process(now, chain, handed, memory);
                 if !passage.is_plain() {
-                    self.resume((pass, chain), &passage, &mut lane, &mut diversion, memory);
+                    let done = (pass, chain, &passage);
+                    self.resume(now, done, &mut lane, &mut diversion, memory);
                 }
                 diversion.gather_next(&lane.briefs);
             }
@@ -212,15 +214,23 @@ impl Router {
     #[inline(never)]
     fn resume<A: Version, M: Memory>(
         &mut self,
-        (pass, chain): (usize, ChainId),
-        passage: &Passage,
+        now: Time,
+        (pass, chain, passage): (usize, ChainId, &Passage),
         lane: &mut Lane<A>,
         diversion: &mut Diversion,
         memory: &mut M,
     ) {
         let input = usize::from(diversion.input);
+        let mut verdicts = self.plugins.take_label_verdicts().into_iter().peekable();
         for number in passage.dropped.iter() {
             let at = usize::from(diversion.places[number]);
+            if let Some((_, verdict)) = verdicts.next_if(|(there, _)| usize::from(*there) == number)
+            {
+                if self.label(now, input, (&*lane, at), &verdict, memory) {
+                    diversion.gone.insert(at);
+                }
+                continue;
+            }
             let is_cut_off = passage.cut_off.contains(number);
             let why = if is_cut_off { Discard::PluginFault } else { Discard::Plugin };
             self.discard(input, lane.briefs[at].place, why, memory);

@@ -129,7 +129,9 @@ impl Router {
         }
         let (rate, burst_bytes, delay) = (plan.rate, plan.burst_bytes, plan.delay);
         let plan = PortPlan { is_vacant: false, ..plan };
+        let labels = there.labels;
         self.ports[port] = RouterPort::new(now, plan, self.plan.seed ^ port as u64)?;
+        self.ports[port].labels = labels;
         self.fabric.set_rate(port, rate);
         self.fabric.set_burst(port, burst_bytes);
         self.fabric.set_delay(port, delay);

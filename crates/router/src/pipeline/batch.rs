@@ -2,11 +2,11 @@
 
 use core::mem;
 
-use super::Router;
 use super::port::RouterPort;
 use super::replicate::is_for_group;
 use super::slow::Why;
 use super::version::Version;
+use super::{Router, labelled};
 use crate::discard::Discard;
 use crate::forward::ecmp::flow_hash_ipv6;
 use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, IPV4_BYTES, Key, Unusable, protocol};
@@ -62,7 +62,7 @@ impl Router {
 
     /// A frame for a group, or one that carries IPv4 with options or something else.
     #[inline(never)]
-    fn parse_unusual<M: Memory>(
+    pub(super) fn parse_unusual<M: Memory>(
         &mut self,
         input: usize,
         place: Place,
@@ -117,7 +117,7 @@ impl Router {
         }
     }
 
-    /// What is not IP: ARP goes to the slow path, the rest nowhere.
+    /// What is not IP: ARP goes to the slow path, labelled frames to their instance, the rest nowhere.
     fn turn_aside<M: Memory>(
         &mut self,
         input: usize,
@@ -128,6 +128,7 @@ impl Router {
         const ARP: u16 = 0x0806;
         match unusable {
             Unusable::Other(ARP) => self.shunt(input, place, Why::Arp, memory),
+            Unusable::Other(labelled::ETHERTYPE) => self.gather_labelled(input, place, memory),
             Unusable::Other(_) => self.discard(input, place, Discard::NotSpoken, memory),
             Unusable::Fault(fault) => self.discard(input, place, fault.into(), memory),
         }

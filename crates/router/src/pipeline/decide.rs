@@ -77,7 +77,7 @@ impl Router {
 
     /// A packet leaves the fast path.
     #[inline(never)]
-    fn turn_off<A: Version, M: Memory>(
+    pub(super) fn turn_off<A: Version, M: Memory>(
         &mut self,
         now: Time,
         input: usize,
@@ -117,22 +117,7 @@ impl Router {
                 false => Turn::Discard(Discard::Denied),
             });
         }
-        if brief.notes & header::FRAGMENT != 0
-            && key.protocol == header::protocol::TCP
-            && A::filters(&mut self.tables).ask_for_flags(input)
-            && hides_flags(memory.frame(brief.place))
-        {
-            return Err(Turn::Discard(Discard::Fragment));
-        }
-        if key.source.is_broadcast(&self.broadcasts) {
-            return Err(self.martian(input, key, Discard::MartianSource));
-        }
-        if !A::are_plain(key.source, key.destination) {
-            self.question(input, key)?;
-        }
-        if self.ports[input].asks {
-            self.admit(input, key.source, found.1)?;
-        }
+        self.examine(input, brief, key, found.1, memory)?;
         let Some(next) = found.1.or_else(|| A::ways_back(self).default_route()) else {
             return Err(Turn::Slow(Why::NoRoute));
         };
@@ -164,6 +149,36 @@ impl Router {
             Some(link_address) => Ok((output, link_address)),
             None => self.find_station(now, key, self.way(next, brief.hash)?),
         }
+    }
+
+    /// What of a packet itself, and of how it came, may stop it before its route counts: fragments that hide flags from
+    /// filters, addresses, the way back to its source.
+    #[inline(always)]
+    pub(super) fn examine<A: Version, M: Memory>(
+        &mut self,
+        input: usize,
+        brief: &Brief,
+        key: &Key<A>,
+        found: Option<NextHop>,
+        memory: &mut M,
+    ) -> Result<(), Turn> {
+        if brief.notes & header::FRAGMENT != 0
+            && key.protocol == header::protocol::TCP
+            && A::filters(&mut self.tables).ask_for_flags(input)
+            && hides_flags(memory.frame(brief.place))
+        {
+            return Err(Turn::Discard(Discard::Fragment));
+        }
+        if key.source.is_broadcast(&self.broadcasts) {
+            return Err(self.martian(input, key, Discard::MartianSource));
+        }
+        if !A::are_plain(key.source, key.destination) {
+            self.question(input, key)?;
+        }
+        if self.ports[input].asks {
+            self.admit(input, key.source, found)?;
+        }
+        Ok(())
     }
 
     /// Whether the addresses of a packet may be forwarded in the ordinary way.

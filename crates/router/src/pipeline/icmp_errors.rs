@@ -12,6 +12,7 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::decide::{Egress, Turn};
+use super::labelled::ip_packet;
 use super::slow::Why;
 use super::version::Version;
 use crate::discard::Discard;
@@ -128,7 +129,7 @@ impl Router {
         memory: &mut M,
     ) {
         let frame = memory.frame(place);
-        let packet = &frame[ETHERNET_BYTES..];
+        let Some(packet) = ip_packet(frame) else { return };
         let arrival = self.arrival(frame[0] & 1 == 1, packet);
         let cause = Cause { now, arrival, packet };
         if let Some((message, way)) = self.message(input, cause, problem) {

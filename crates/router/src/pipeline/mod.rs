@@ -33,6 +33,7 @@ mod decide;
 pub mod engine;
 pub mod groups;
 mod icmp_errors;
+mod labelled;
 mod lane;
 mod multicast_plan;
 mod onward;
@@ -70,7 +71,7 @@ use crate::forward::options::SourceRouting;
 use crate::forward::{hop, reassemble};
 use crate::memory::{GiveBack, Memory, Place, Ticket};
 use crate::next_hop::Snapshot;
-use crate::plugin::ControlUnit;
+use crate::plugin::{ControlUnit, PacketFacts};
 
 use account::Account;
 use adjacency::Adjacencies;
@@ -176,6 +177,8 @@ pub struct Router {
     groups: Groups,
     plugins: ControlUnit,
     diversion: Option<Box<active::Diversion>>,
+    /// Labelled frames of the batch that is parsed.
+    labelled: Vec<PacketFacts>,
     outputs: OutputFilters,
     departures: output_filters::Departures,
     reserved: ReservedFlows,
@@ -226,6 +229,7 @@ impl Router {
             slow: SlowPath::new(plan.seed, &plan.rfc1812),
             plugins: ControlUnit::default(),
             diversion: None,
+            labelled: Vec::new(),
             outputs: OutputFilters::default(),
             departures: output_filters::Departures::default(),
             reserved: ReservedFlows::default(),
@@ -252,6 +256,9 @@ impl Router {
         for some in frames.chunks(BATCH) {
             probe.enter(Stage::Parse);
             self.parse(input, some, memory);
+            if !self.labelled.is_empty() {
+                self.switch_labelled(now, input, memory);
+            }
             probe.enter(Stage::Classify);
             self.classify(input);
             self.divert(now, input, memory);

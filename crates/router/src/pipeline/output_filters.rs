@@ -24,7 +24,7 @@ use crate::discard::Discard;
 use crate::header::{AnyKey, Header, Key, protocol};
 use crate::memory::{GiveBack, Memory, Place, Ticket};
 use crate::plugin::control::ChainId;
-use crate::plugin::{PacketFacts, PacketSet};
+use crate::plugin::{Handed, PacketFacts, PacketSet};
 
 /// Filters of outputs that there may be.
 pub const OUTPUT_FILTERS_MAX: u32 = 1_024;
@@ -195,7 +195,8 @@ impl Router {
         let Departures { gathered, facts, .. } = departures;
         let first = gathered.first().map(|first| &decided[usize::from(first.at)].1);
         let share_bps = first.and_then(|ticket| self.fabric.share_bps(usize::from(output), ticket));
-        let passage = self.plugins.process(now, chain, (&facts[..], share_bps), memory);
+        let handed = Handed { packets: facts, share_bps, is_labelled: false };
+        let passage = self.plugins.process(now, chain, handed, memory);
         for number in passage.dropped.iter() {
             let is_cut_off = passage.cut_off.contains(number);
             let why = if is_cut_off { Discard::PluginFault } else { Discard::Plugin };
@@ -234,7 +235,8 @@ impl Router {
         self.send_filtered(now, input, place, sent, memory);
     }
 
-    fn reach_again<A: Version>(&mut self, now: Time, to: A) -> super::onward::Reached {
+    /// The output and the link-layer address of who is at an address, by the routes.
+    pub(super) fn reach_again<A: Version>(&mut self, now: Time, to: A) -> super::onward::Reached {
         let next = A::route(self, to).ok_or(Turn::Slow(Why::NoRoute))?;
         let way = self.way(next, 0)?;
         self.reach(now, way, to)

@@ -11,6 +11,7 @@ use crate::discard::{Discard, Discards};
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
 use crate::neighbour::{Arp, Discovery, FRAME_BYTES_MAX, LinkAddress, Own, Settings, Table};
+use crate::plugin::ChainId;
 
 pub use super::port_plan::{PortError, PortPlan};
 
@@ -42,6 +43,8 @@ pub struct RouterPort {
     pub(super) is_open: bool,
     /// Not every packet that comes here may be forwarded.
     pub(super) asks: bool,
+    /// The instance that gets labelled frames, as a chain.
+    pub(super) labels: Option<ChainId>,
     pub(super) discards: Discards,
     pub(super) in_packets: u64,
     pub(super) in_bytes: u64,
@@ -67,6 +70,7 @@ impl RouterPort {
             is_up: !plan.is_vacant,
             is_open: false,
             asks: false,
+            labels: None,
             discards: Discards::default(),
             in_packets: 0,
             in_bytes: 0,

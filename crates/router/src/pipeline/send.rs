@@ -8,14 +8,15 @@ use nilometer_stat::Rng;
 use nilometer_wire::Time;
 
 use super::decide::{Egress, Turn};
+use super::labelled::{header_of, ip_packet};
 use super::port::Held;
 use super::version::Version;
-use super::{GiveBack, Router};
+use super::{GiveBack, Router, labelled};
 use crate::discard::Discard;
 use crate::forward::fragment::Fragments;
 use crate::forward::icmp::Problem;
 use crate::forward::{ecmp, source_fragment};
-use crate::header::{ETHERNET_BYTES, Header};
+use crate::header::{ETHERNET_BYTES, Header, Unusable};
 use crate::memory::{Memory, Place, Ticket};
 use crate::neighbour::{FRAME_BYTES_MAX, Mac, Reason};
 
@@ -171,13 +172,21 @@ impl Router {
     }
 
     pub(super) fn ticket<M: Memory>(&self, output: usize, place: Place, memory: &M) -> Ticket {
-        let header = Header::read(memory.frame(place)).ok();
+        let frame = memory.frame(place);
+        let read = Header::read(frame);
+        // A labelled packet is of the flow that the packet beneath is of; its ECN bits are not where they could be set.
+        let is_labelled = read == Err(Unusable::Other(labelled::ETHERTYPE));
+        let header = match is_labelled {
+            true => ip_packet(frame).and_then(header_of),
+            false => read.ok(),
+        };
+        let bits = header.map_or(0, |header| header.traffic_class & 3);
         let overhead = self.ports[output].plan.overhead_bytes;
         Ticket {
             place,
             flow: header.map_or(0, |header| ecmp::flow_hash(self.plan.seed, &header, None) as u32),
             link_bytes: place.bytes + overhead,
-            bits: header.map_or(0, |header| header.traffic_class & 3),
+            bits: if is_labelled { 0 } else { bits },
         }
     }
 

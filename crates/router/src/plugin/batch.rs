@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use nilometer_wire::memory::{Memory, Place};
 
 use super::PluginDecision;
+use super::labels::{LabelVerdict, LabelVerdicts};
 use super::packet_set::{PACKETS_MAX, PacketSet};
 use crate::header::{ETHERNET_BYTES, Header};
 
@@ -26,7 +27,7 @@ const LINE_BYTES_MAX: usize = 256;
 pub struct PacketFacts {
     /// Where its frame lies.
     pub place: Place,
-    /// Bytes of the IP packet in it.
+    /// Bytes of the IP packet in it; of a labelled one, all behind the link header.
     pub ip_bytes: u16,
     /// The port that it came by.
     pub input: u16,
@@ -40,8 +41,10 @@ pub struct Batch<'a> {
     packets: &'a [PacketFacts],
     memory: &'a mut (dyn Memory + 'a),
     share_bps: Option<u64>,
+    is_labelled: bool,
     dropped: PacketSet,
     changed: PacketSet,
+    label_verdicts: LabelVerdicts,
 }
 
 impl<'a> Batch<'a> {
@@ -52,7 +55,19 @@ impl<'a> Batch<'a> {
     pub fn new(packets: &'a [PacketFacts], memory: &'a mut (dyn Memory + 'a)) -> Batch<'a> {
         assert!(packets.len() <= PACKETS_MAX, "a batch has at most {PACKETS_MAX} packets");
         let (dropped, changed) = (PacketSet::default(), PacketSet::default());
-        Batch { packets, memory, share_bps: None, dropped, changed }
+        let (share_bps, is_labelled, label_verdicts) = (None, false, Vec::new());
+        Batch { packets, memory, share_bps, is_labelled, dropped, changed, label_verdicts }
+    }
+
+    /// The same of packets that begin with a label stack.
+    pub fn labelled(self, is_labelled: bool) -> Batch<'a> {
+        Batch { is_labelled, ..self }
+    }
+
+    /// Whether its packets begin with a label stack, which is a part of them here.
+    #[inline]
+    pub fn is_labelled(&self) -> bool {
+        self.is_labelled
     }
 
     /// The same, of a flow to which the scheduler of its output gives so much of the link.
@@ -111,7 +126,22 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Those that go no further.
+    /// Says what becomes of the labels of the packet `at`, which leaves the chain. Packets are spoken of in their order,
+    /// each once; one that is on the output side has its way already and is dropped.
+    pub fn relabel(&mut self, at: usize, verdict: LabelVerdict) {
+        self.dropped.insert(at);
+        let is_next = self.label_verdicts.last().is_none_or(|last| usize::from(last.0) < at);
+        if is_next && self.packets[at].output.is_none() {
+            self.label_verdicts.push((at as u16, verdict));
+        }
+    }
+
+    /// Takes what was said of labels.
+    pub(super) fn take_label_verdicts(&mut self) -> LabelVerdicts {
+        core::mem::take(&mut self.label_verdicts)
+    }
+
+    /// Those that go no further in the chain.
     pub fn dropped(&self) -> PacketSet {
         self.dropped
     }

@@ -12,8 +12,11 @@ use core::mem;
 use nilometer_wire::memory::Memory;
 use nilometer_wire::{Span, Time};
 
-use super::passage::Passage;
-use super::{Batch, ClassFacts, Effects, Fault, Instance, OnFault, PacketFacts, PacketSet};
+use super::labels::LabelVerdicts;
+use super::{Batch, ClassFacts, Effects, Fault, Handed, Instance, OnFault, PacketFacts};
+use super::{PacketSet, Passage};
+
+pub use super::instance_state::{InstanceCounters, InstanceState};
 
 /// Instances that there may be.
 pub const INSTANCES_MAX: usize = 256;
@@ -31,48 +34,6 @@ const LINES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId(pub u16);
 
-/// What an instance has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InstanceCounters {
-    /// Packets that it processed.
-    pub packets: u64,
-    /// Their bytes, from the IP header on.
-    pub bytes: u64,
-    /// Of those, packets that it dropped.
-    pub dropped: u64,
-    /// Packets that it emitted.
-    pub emitted: u64,
-    /// Packets that it wanted to emit and could not: too many, too long, or not of IP.
-    pub not_emitted: u64,
-    /// Packets that were dropped because it was cut off.
-    pub fault_dropped: u64,
-    /// Packets that passed it by because it was cut off.
-    pub bypassed: u64,
-    /// Calls that failed.
-    pub faults: u64,
-}
-
-/// An instance as the operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceState {
-    /// Its name.
-    pub name: String,
-    /// Its class.
-    pub class: ClassFacts,
-    /// What becomes of its flows when it is cut off.
-    pub on_fault: OnFault,
-    /// When and why it was cut off, if it was.
-    pub fault: Option<(Time, Fault)>,
-    /// What it has done.
-    pub counters: InstanceCounters,
-    /// Its own counters.
-    pub own_counters: Vec<(String, u64)>,
-    /// Bytes of memory that it has.
-    pub memory_bytes: usize,
-    /// Chains that it stands in.
-    pub chains: usize,
-}
-
 /// Why the control unit will not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -82,9 +43,14 @@ pub enum ControlError {
     /// There is one already.
     #[error("there is a plugin instance {0:?} already")]
     Taken(String),
-    /// It stands in chains of filters: its name, and how many they are.
-    #[error("filters hand packets to the plugin instance {0:?} ({1} of them); remove them first")]
+    /// It stands in chains of filters or ports: its name, and how many they are.
+    #[error(
+        "filters or ports hand packets to the plugin instance {0:?} ({1} of them); remove them first"
+    )]
     Bound(String, usize),
+    /// It knows no labels.
+    #[error("the plugin instance {0:?} knows no labels: one of the class `mpls` does")]
+    Labels(String),
     /// There are too many.
     #[error("there are {INSTANCES_MAX} plugin instances, and there may be no more")]
     Instances,
@@ -162,6 +128,8 @@ pub struct ControlUnit {
     emitted: Vec<(u16, Vec<u8>)>,
     lines: VecDeque<String>,
     effects: Effects,
+    /// What was said of labels in the last call of a chain.
+    pub(super) label_verdicts: LabelVerdicts,
     /// Packets that are left for the next instance of a chain, and their places in the batch.
     left: (Vec<PacketFacts>, Vec<u16>),
     /// The earliest timer of all instances.
@@ -346,24 +314,24 @@ impl ControlUnit {
         self.look_at_timers();
     }
 
-    /// Hands packets of one batch to a chain, one instance after the other, with the share of the link that the first
-    /// one's flow has.
+    /// Hands packets of one batch to a chain, one instance after the other.
     pub(crate) fn process<M: Memory>(
         &mut self,
         now: Time,
         chain: ChainId,
-        (packets, share_bps): (&[PacketFacts], Option<u64>),
+        handed: Handed<'_>,
         memory: &mut M,
     ) -> Passage {
         // (One that was removed with its filter has no instances, and nobody names it.)
         let chain = self.chains.get(usize::from(chain.0)).copied().unwrap_or_default();
         if let &[only] = chain.instances() {
-            return self.process_by(now, only.into(), (packets, share_bps), memory);
+            return self.process_by(now, only.into(), handed, memory);
         }
+        let packets = handed.packets;
         let mut passage = Passage::default();
         for at in chain.instances().iter().map(|at| usize::from(*at)) {
             if passage.dropped.is_empty() {
-                passage.add(&self.process_by(now, at, (packets, share_bps), memory));
+                passage.add(&self.process_by(now, at, handed, memory));
                 continue;
             }
             let (mut some, mut places) = mem::take(&mut self.left);
@@ -373,9 +341,15 @@ impl ControlUnit {
                 some.push(packets[place]);
                 places.push(place as u16);
             }
-            passage.add_at(&self.process_by(now, at, (&some[..], share_bps), memory), &places);
+            let said_before = self.label_verdicts.len();
+            let left = Handed { packets: &some, ..handed };
+            passage.add_at(&self.process_by(now, at, left, memory), &places);
+            for (at, _) in &mut self.label_verdicts[said_before..] {
+                *at = places[usize::from(*at)];
+            }
             self.left = (some, places);
         }
+        self.label_verdicts.sort_unstable_by_key(|(at, _)| *at);
         passage
     }
 
@@ -384,25 +358,32 @@ impl ControlUnit {
         &mut self,
         now: Time,
         at: usize,
-        (packets, share_bps): (&[PacketFacts], Option<u64>),
+        handed: Handed<'_>,
         memory: &mut M,
     ) -> Passage {
         let mut passage = Passage::default();
+        let Handed { packets, share_bps, is_labelled } = handed;
         let Some(first) = packets.first() else { return passage };
-        let ControlUnit { slots, effects, .. } = self;
+        let ControlUnit { slots, effects, label_verdicts, .. } = self;
         let slot = slots[at].as_mut().expect(IS_THERE);
-        let mut failed = None;
+        let (mut failed, mut relabelled) = (None, 0);
         if slot.fault.is_none() {
-            let mut batch = Batch::new(packets, memory).with_share(share_bps);
+            let batch = Batch::new(packets, memory).with_share(share_bps);
+            let mut batch = batch.labelled(is_labelled);
             failed = slot.instance.process(now, &mut batch, effects).err();
             (passage.dropped, passage.changed) = (batch.dropped(), batch.changed());
+            let said = batch.take_label_verdicts();
+            if !said.is_empty() && failed.is_none() {
+                relabelled = said.iter().filter(|(_, it)| it.is_change()).count();
+                label_verdicts.extend(said);
+            }
         }
         if slot.fault.is_some() || failed.is_some() {
             slot.pass_over(packets.len(), &mut passage);
         } else {
             slot.counters.packets += packets.len() as u64;
             slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
-            slot.counters.dropped += passage.dropped.len() as u64;
+            slot.counters.dropped += (passage.dropped.len() - relabelled) as u64;
         }
         if failed.is_some() || !effects.is_empty() {
             self.settle(now, at, first.input, failed);
@@ -464,6 +445,15 @@ impl ControlUnit {
 
     fn chains_of(&self, at: usize) -> usize {
         self.chains.iter().filter(|chain| chain.instances().contains(&(at as u16))).count()
+    }
+
+    /// Whether an instance knows labels.
+    ///
+    /// # Errors
+    /// [`ControlError::Missing`].
+    pub fn takes_labels(&self, name: &str) -> Result<bool, ControlError> {
+        let slot = self.slots[self.find(name)?].as_ref();
+        Ok(slot.is_some_and(|slot| slot.instance.takes_labels()))
     }
 
     fn find(&self, name: &str) -> Result<usize, ControlError> {

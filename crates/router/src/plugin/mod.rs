@@ -16,7 +16,7 @@
 //!
 //! It sees the IP packets of its flows, in their order and in batches, and for each says whether it goes on
 //! ([`PluginDecision`]). It may change any byte of them, and not their length: a packet that is to become longer or
-//! shorter is dropped and another is emitted. Emitted packets are looked up like the router's own and meet no
+//! shorter is dropped and another is emitted. Labels alone (MPLS) come off and go on, by name ([`labels`]). Emitted packets are looked up like the router's own and meet no
 //! filters. It may ask for a timer, and it answers messages of the control processor.
 //!
 //! # One that misbehaves
@@ -28,6 +28,8 @@
 
 pub mod batch;
 pub mod control;
+mod instance_state;
+pub mod labels;
 mod packet_set;
 mod passage;
 
@@ -40,7 +42,7 @@ use nilometer_wire::Time;
 pub use batch::{Batch, Effects, PacketFacts};
 pub use control::{ChainId, ControlError, ControlUnit};
 pub use packet_set::{PACKETS_MAX, PacketSet};
-pub(crate) use passage::Passage;
+pub(crate) use passage::{Handed, Passage};
 
 nilometer_wire::named! {
     /// What runs the code of a class.
@@ -151,6 +153,11 @@ pub trait Instance: Send {
     /// Bytes of memory that it has.
     fn memory_bytes(&self) -> usize {
         0
+    }
+
+    /// Whether it knows what to do with packets that begin with a label stack.
+    fn takes_labels(&self) -> bool {
+        false
     }
 }
 

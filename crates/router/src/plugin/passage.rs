@@ -1,11 +1,21 @@
-//! What a chain did to the packets of a batch.
+//! Packets that go through a chain together, and what it did to them.
 
-use super::PacketSet;
+use super::{PacketFacts, PacketSet};
+
+/// Packets that are handed to a chain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Handed<'a> {
+    pub(crate) packets: &'a [PacketFacts],
+    /// Bits per second that the scheduler of their output gives the first one's flow.
+    pub(crate) share_bps: Option<u64>,
+    /// Whether they begin with a label stack.
+    pub(crate) is_labelled: bool,
+}
 
 /// What became of the packets of one call in a chain; of those in none of the sets nothing did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passage {
-    /// They go no further.
+    /// They go no further in the chain: dropped, or with a verdict on their labels.
     pub(crate) dropped: PacketSet,
     /// Of those, the ones that are dropped because an instance was cut off.
     pub(crate) cut_off: PacketSet,
