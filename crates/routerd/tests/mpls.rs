@@ -341,7 +341,9 @@ fn what_nobody_should_send_is_discarded_by_reason() {
     let six = udp("[fd10::1]:1", "[fd00:18:1::9]:2", 60, (0, 64));
     let no_bottom = vec![[0u8, 1, 0x50, 9]; 40];
     let deep = vec![[0, 1, 0x50, 99]; 16];
-    let cases: &[(&[[u8; 4]], &[u8], Discard)] = &[
+    /// The entries of a stack, what is beneath, and the reason.
+    type Case<'a> = (&'a [[u8; 4]], &'a [u8], Discard);
+    let cases: &[Case<'_>] = &[
         (&[], &[], Discard::LabelStack),
         (&[[0, 1, 0x50, 9]], &[], Discard::LabelStack),
         (&no_bottom, &packet, Discard::LabelStack),
