@@ -8,6 +8,7 @@ const SOURCES: [(&str, &str); 16] = [
     ("src/guest/mod.rs", include_str!("../../plugin/src/guest/mod.rs")),
     ("src/headers.rs", include_str!("../../plugin/src/headers.rs")),
     ("src/interface.rs", include_str!("../../plugin/src/interface.rs")),
+    ("src/labels.rs", include_str!("../../plugin/src/labels.rs")),
     ("src/lib.rs", include_str!("../../plugin/src/lib.rs")),
     ("src/macros.rs", include_str!("../../plugin/src/macros.rs")),
     ("src/packet.rs", include_str!("../../plugin/src/packet.rs")),

@@ -1,3 +1,5 @@
+//! The class as a table of labels: words of its configuration, times to live, room for labels, messages.
+
 use super::*;
 
 use alloc::vec::Vec;
