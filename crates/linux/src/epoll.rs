@@ -4,7 +4,7 @@
 //! filled them by spinning; its Figure 7 shows what the scheduler made of that). `epoll_pwait2`
 //! (Linux 5.11) takes nanoseconds, and a thread whose timer slack is small wakes within some
 //! microseconds, so the loop needs no timer descriptor. Where an idle processor has to wake first it is some tens of
-//! microseconds, so a loop whose moments are those of an original wakes early and looks for the rest.
+//! microseconds, so a loop that plays the pauses of an original wakes early and spins for the rest.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -24,10 +24,10 @@ pub const EDGE: u32 = libc::EPOLLET as u32;
 pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 const EVENTS_MAX: usize = 256;
-/// By how much [`Epoll::wait_to_the_moment`] wakes early: about as late as a timer is.
+/// By how much [`Epoll::wait_precisely`] wakes early: about as late as a timer is.
 pub const EARLY: Duration = Duration::from_micros(60);
-/// So much of the time it sleeps for one of looking.
-const LOOKS_ONE_IN: u32 = 4;
+/// How much longer than it spun a thread does not spin.
+const SLEEP_PER_SPIN: u32 = 4;
 
 /// What the kernel said of one descriptor.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,8 @@ pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
     count: usize,
-    /// Before then it would look for too much of its time.
-    may_look_from: Option<Instant>,
+    /// Not before then may it spin again.
+    may_spin_from: Option<Instant>,
 }
 
 impl Epoll {
@@ -64,7 +64,7 @@ impl Epoll {
             fd,
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX],
             count: 0,
-            may_look_from: None,
+            may_spin_from: None,
         })
     }
 
@@ -127,14 +127,14 @@ impl Epoll {
         }
     }
 
-    /// As [`Epoll::wait`], but awake when the time has passed: the thread wakes [`EARLY`] before, and looks until then
-    /// without sleeping. It does so for a fifth of its time at most.
+    /// As [`Epoll::wait`], but not late by what waking takes: the thread wakes [`EARLY`] before the limit and spins for the
+    /// rest. It spins for at most a fifth of its time; beyond that it waits as [`Epoll::wait`] does.
     ///
     /// # Errors
     /// As [`Epoll::wait`].
-    pub fn wait_to_the_moment(&mut self, limit: Duration) -> io::Result<usize> {
+    pub fn wait_precisely(&mut self, limit: Duration) -> io::Result<usize> {
         let until = Instant::now() + limit;
-        if limit < EARLY || self.may_look_from > Some(until) {
+        if limit < EARLY || self.may_spin_from > Some(until) {
             return self.wait(limit);
         }
         if self.wait(limit - EARLY)? > 0 {
@@ -144,7 +144,7 @@ impl Epoll {
         while self.wait(Duration::ZERO)? == 0 && Instant::now() < until {
             std::hint::spin_loop();
         }
-        self.may_look_from = Some(Instant::now() + LOOKS_ONE_IN * begun.elapsed());
+        self.may_spin_from = Some(Instant::now() + SLEEP_PER_SPIN * begun.elapsed());
         Ok(self.count)
     }
 
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_to_the_moment_looks_for_a_fifth_of_the_time_and_sees_what_comes() {
+    fn precise_waits_spin_for_at_most_a_fifth_of_the_time_and_report_events() {
         let _prompt = PromptTimers::new();
         let mut epoll = Epoll::new().unwrap();
         let nap = Duration::from_micros(100);
         let (begun, used) = (Instant::now(), thread_time());
         for _ in 0..1_000 {
             let before = Instant::now();
-            assert_eq!(epoll.wait_to_the_moment(nap).unwrap(), 0);
+            assert_eq!(epoll.wait_precisely(nap).unwrap(), 0);
             assert!(before.elapsed() >= nap);
         }
         let share = (thread_time() - used).as_secs_f64() / begun.elapsed().as_secs_f64();
@@ -218,7 +218,7 @@ mod tests {
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         epoll.add(near.as_fd(), PEER_CLOSED, 7).unwrap();
         drop(far);
-        assert_eq!(epoll.wait_to_the_moment(Duration::from_secs(5)).unwrap(), 1);
+        assert_eq!(epoll.wait_precisely(Duration::from_secs(5)).unwrap(), 1);
         assert_eq!(epoll.event(0).key, 7);
     }
 

@@ -8,10 +8,12 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nilometer_plugin::context::PortNumbers;
-use nilometer_plugin::labels::{LabelDecision, LabelRefusal, Relabelling};
+use nilometer_plugin::labels::{LabelDecision, LabelRefusal, PUSHED_MAX, Relabelling};
 use nilometer_plugin::{Decision, Packet, Plugin, Running, Services};
 use nilometer_router::discard::Discard;
-use nilometer_router::plugin::labels::{LabelStack, LabelVerdict, StackChange};
+use nilometer_router::plugin::labels::{
+    LabelStack, LabelVerdict, PUSHED_MAX as ROUTER_PUSHED_MAX, StackChange,
+};
 use nilometer_router::plugin::{
     Batch, Class, ClassFacts, Effects, Engine, Fault, Instance, PacketFacts, PluginDecision,
     Refusal,
@@ -120,6 +122,9 @@ impl<P: Plugin> NativeInstance<P> {
         }
     }
 }
+
+// Whatever a plugin may push the router has room for.
+const _: () = assert!(PUSHED_MAX <= ROUTER_PUSHED_MAX);
 
 /// What a plugin says of labels, as the router takes it.
 fn label_verdict(said: &LabelDecision) -> LabelVerdict {

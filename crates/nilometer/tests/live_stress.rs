@@ -28,7 +28,7 @@ use nilometer_routerd::running::Running;
 use nilometer_routerd::stress::StressBody;
 use quiet::Moment;
 
-/// Whoever measures is alone: tests here are about time, and take turns.
+/// Tests here measure time, so one runs at once.
 static ALONE: Mutex<()> = Mutex::new(());
 /// Ports with links; three more stand idle.
 const PORTS: u8 = 5;

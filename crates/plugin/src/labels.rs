@@ -17,7 +17,7 @@ pub const LABEL_MAX: u32 = (1 << 20) - 1;
 pub mod reserved {
     /// What follows is looked at as IPv4.
     pub const IPV4_EXPLICIT_NULL: u32 = 0;
-    /// For whoever the router alerts; the label beneath says where the packet goes.
+    /// Router Alert: each router on the path examines the packet, and forwards it by the label beneath.
     pub const ROUTER_ALERT: u32 = 1;
     /// What follows is looked at as IPv6.
     pub const IPV6_EXPLICIT_NULL: u32 = 2;

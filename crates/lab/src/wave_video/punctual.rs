@@ -101,7 +101,8 @@ pub(super) fn complaints<'a>(
     all.filter_map(|(of, thread)| thread.complaint(of)).collect()
 }
 
-/// A node that counts how late it is told the time, and is told it every [`BEAT`] at least.
+/// Wraps a node and records how late its timers fire. A timer of its own fires every [`BEAT`], so that an idle thread is
+/// checked as well.
 pub(super) struct Punctual<N> {
     node: N,
     beat: Time,

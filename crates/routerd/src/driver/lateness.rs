@@ -1,4 +1,4 @@
-//! How late timers of the pipeline are met, for those who measure through a router.
+//! How late timers of the pipeline fire, for measurements through a router.
 //!
 //! A packet that waits for its link's rate is a timer, as is whatever else the pipeline does at a moment. A thread that
 //! the kernel keeps waiting meets its timers late. A link makes up for that by its burst size and no further, so what a
@@ -56,12 +56,12 @@ impl Watch {
 }
 
 impl Driver {
-    /// Counts from now on which timers are met by more than `bound` after their moment.
+    /// Starts to record how late timers fire; one is late that fires more than `bound` after it was due.
     pub fn watch_lateness(&mut self, bound: Span) {
         self.lateness = Some(Watch { found: TimerLateness::new(bound), turned: self.now() });
     }
 
-    /// The timers that were met since then; none where nobody watches.
+    /// What was recorded since then; nothing where it was not started.
     pub fn lateness(&self) -> Option<TimerLateness> {
         self.lateness.as_ref().map(|watch| watch.found)
     }

@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
         let wake_ns = self.timers.first().unwrap_or(u64::MAX).min(until_ns);
         let wait = self.clock.until(wake_ns.min(self.clock.now_ns() + WAIT_MAX_NS));
         let wait = wait.min(std::time::Duration::from_nanos(WAIT_MAX_NS));
-        let count = self.epoll.wait_to_the_moment(wait).context("cannot wait for events")?;
+        let count = self.epoll.wait_precisely(wait).context("cannot wait for events")?;
         for index in 0..count {
             let event = self.epoll.event(index);
             match event.key.checked_sub(LISTENER << 32) {
