@@ -71,7 +71,7 @@ pub struct Direct {
     groups_used: usize,
 }
 
-/// One who looks up in a table that is being changed. Dropped, it counts no longer.
+/// A reader of a table that is being changed. Once dropped, it no longer counts as a reader.
 #[derive(Debug)]
 struct DirectReader {
     memory: Arc<SharedTables>,
@@ -154,7 +154,7 @@ impl Direct {
         }
     }
 
-    /// Writes a group that nobody refers to yet; `before` is the answer up to the first run.
+    /// Writes a group that nothing refers to yet; `before` is the answer up to the first run.
     fn write_group(&mut self, before: Leaf, runs: &[Run<u32>]) -> u16 {
         let group = self.unused.pop().expect("groups were counted");
         self.groups_used += 1;

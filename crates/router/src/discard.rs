@@ -45,19 +45,19 @@ nilometer_wire::named! {
         TooBig = "too_big",
         /// Its options are malformed, or forbidden here.
         Options = "options",
-        /// Its next hop's link-layer address is not known: nobody answers, or too many wait.
+        /// Its next hop's link-layer address is not known: no host answers, or too many packets wait.
         Unresolved = "unresolved",
         /// Its port is down.
         PortDown = "port_down",
         /// Too many packets wait for the slow path.
         SlowPathFull = "slow_path_full",
-        /// Too many packets wait for who runs beside the forwarding plane.
+        /// Too many packets wait to be punted out of the forwarding plane.
         PuntFull = "punt_full",
         /// There is no buffer for a copy, a fragment or a message.
         NoBuffer = "no_buffer",
-        /// Nobody here belongs to its group.
+        /// No port has a member of its group.
         NoGroup = "no_group",
-        /// For all hosts of a network, and nobody here listens (RFC 1812, 5.3.5; RFC 2644).
+        /// A broadcast to a network, with no listener here (RFC 1812, 5.3.5; RFC 2644).
         Broadcast = "broadcast",
         /// A fragment for the router that will not become part of a whole datagram, or one that hides flags
         /// of TCP from a filter.
@@ -72,7 +72,7 @@ nilometer_wire::named! {
         PluginFault = "plugin_fault",
         /// Plugins changed it so often that it came to too many chains.
         PluginLoop = "plugin_loop",
-        /// Nobody here knows its label (RFC 3031, 3.18).
+        /// No entry for its label (RFC 3031, 3.18).
         UnknownLabel = "unknown_label",
         /// Its label stack is broken, longer than what is looked at, or not what its label says.
         LabelStack = "label_stack",

@@ -42,7 +42,7 @@ pub trait Fib<A: Address> {
     }
 }
 
-/// One who looks up many addresses at once, in a table that another may be changing.
+/// A reader that looks up many addresses at once, in a table that a writer may be changing.
 pub trait Lookups<A: Address>: Send {
     /// Writes the next hop of each of `addresses`; each lookup sees each change wholly or not at all.
     ///

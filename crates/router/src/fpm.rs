@@ -2,7 +2,7 @@
 //!
 //! A frame is four bytes (version 1, kind 1 for netlink, and a length in network order that counts them:
 //! FRR's `fpm/fpm.h`) and one or more netlink messages. A connection begins with everything zebra knows, next-hop objects
-//! first, so whoever reconnects begins a resynchronisation. What zebra exchanges for something else it
+//! first, so a reconnection begins a resynchronisation. What zebra exchanges for something else it
 //! may put in one frame as a withdrawal and an announcement of the same prefix; here that is one change,
 //! and a packet that comes in between is not without a route.
 //!

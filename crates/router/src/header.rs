@@ -14,7 +14,7 @@ pub const IPV6_BYTES: usize = 40;
 /// The most extension headers that are read.
 pub const EXTENSIONS_MAX: usize = 8;
 
-/// IANA protocol numbers that are told apart here.
+/// IANA protocol numbers that are distinguished here.
 pub mod protocol {
     /// IPv6 hop-by-hop options.
     pub const HOP_BY_HOP: u8 = 0;

@@ -2,7 +2,7 @@
 //!
 //! What arrives goes as far as it may at once; when the driver asks for frames, the fabric is advanced, every output
 //! transmits what its link allows, port after port, and so on until nothing more moves. What the router would hand to
-//! a kernel beside it, or to a tracer, has nobody to go to here: it is counted and its buffers are given back.
+//! a kernel beside it, or to a tracer, has no receiver here: it is counted and its buffers are given back.
 
 use core::slice;
 
@@ -41,12 +41,12 @@ impl RouterNode {
         &mut self.router
     }
 
-    /// Packets for the router itself that went to nobody, copies for a tracer among them.
+    /// Packets for the router itself that had no receiver, copies for a tracer among them.
     pub fn unpunted(&self) -> u64 {
         self.unpunted
     }
 
-    /// Gives back what was to go to who runs beside the router.
+    /// Gives back the buffers of punted packets and of copies.
     fn sweep<M: Memory>(&mut self, memory: &mut M) {
         for port in 0..self.router.ports().len() {
             while let Some(place) = self.router.poll_punted(port) {

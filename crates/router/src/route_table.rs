@@ -54,7 +54,7 @@ impl Default for RouteLimits {
 pub struct RouteTableCounters {
     /// Routes that came before their next-hop object; they fail until it comes.
     pub early: u64,
-    /// Next-hop objects that were forgotten without having been told.
+    /// Next-hop objects that were withdrawn without having been announced.
     pub unknown_objects: u64,
     /// Ways by links that are no ports, which are left to the kernel.
     pub not_a_port: u64,
@@ -294,7 +294,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         self.counters.routes_refused += u64::from(done.is_err());
     }
 
-    /// The number of an object; one that was not told yet fails what goes there.
+    /// The number of an object; a route to one that was not announced yet fails.
     fn object(&mut self, source: Source, id: u32) -> Result<NextHop, NextHopFault> {
         let objects = &mut self.objects[source as usize];
         if let Some(object) = objects.now.get(&id) {

@@ -106,7 +106,7 @@ pub enum RouteUpdate {
 /// Several things that one source says, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteBatch {
-    /// Who.
+    /// The route's source.
     pub source: Source,
     /// What.
     pub updates: Vec<RouteUpdate>,

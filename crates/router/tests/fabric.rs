@@ -398,7 +398,7 @@ fn refuses_what_does_not_fit() {
     assert_eq!(fabric.variant(), None);
 }
 
-/// Whoever overtakes what waits, at an output or at its device, is not as if there were no fabric.
+/// A packet that overtakes others, at an output or at its device, is not as if there were no fabric.
 #[test]
 fn a_fabric_in_which_something_waits_is_not_transparent() {
     let (mut fabric, mut drops) = (fabric(None, 200), Drops::new());

@@ -247,7 +247,7 @@ fn an_output_that_is_busy_alone_has_its_link() {
             fabric.advance(now, &mut drops);
             leave(&mut fabric, now, &mut drops, &mut left);
         }
-        // Nothing is told of these packets before the second broadcast.
+        // These packets are not announced before the second broadcast.
         let seconds = 2_000.0 * TURN_NS as f64 / 1e9 - 2.0 * PERIOD.as_secs_f64();
         let share =
             left[busy] as f64 * f64::from(BYTES * 8) / (seconds * LINK.bits_per_second() as f64);

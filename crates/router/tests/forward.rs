@@ -66,7 +66,7 @@ fn with_options(plain: &[u8], options: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Packets of all the kinds that are told apart, short and long.
+/// Packets of all the kinds that are distinguished, short and long.
 fn samples() -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for (a, b) in [("198.18.0.1", "198.18.1.2"), ("fd00::1", "fd00:1::2")] {
@@ -176,7 +176,7 @@ fn hostile_packets_get_sound_answers_or_none() {
     assert_eq!(reporter.account().total(), 800_000);
 }
 
-/// An answer's lengths and checksums are right, and it goes back to whoever sent the packet.
+/// An answer's lengths and checksums are right, and it goes back to the packet's sender.
 fn check_answer(answer: &[u8], packet: &[u8]) {
     let told = parsed(answer);
     assert_eq!(told.ip_bytes as usize, answer.len());

@@ -254,7 +254,7 @@ fn hold_with_readers(mut table: Box<dyn ServingFib<u32>>, seed: u64) {
                         let is_sound = found == 200 || found == 201 || found == own;
                         assert!(is_sound, "seed {seed} {address:x}: {found}");
                     }
-                    // Who waits for us need not wait for the end of our time slice.
+                    // A thread that waits for this one need not wait for the end of its time slice.
                     thread::yield_now();
                 }
             });

@@ -1,4 +1,4 @@
-//! Tables of IPv6 against a map that is asked for each length, operation by operation.
+//! Tables of IPv6 against a map that is searched once per length, operation by operation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -255,6 +255,6 @@ fn a_scan_of_a_prefix_is_bounded_and_conserves_packets() {
     let ledger = arp.table.ledger();
     assert_eq!((ledger.requests, ledger.released), (requests, released));
     assert!(ledger.dropped(Reason::UnresolvedFull) > 50_000 && unreachable > 1_000);
-    // 20 s, of which each of at most 256 asks once a second, and who answers makes room.
+    // 20 s, of which each of at most 256 asks once a second, and an answer makes room.
     assert!(requests <= 256 * 21 + released, "{requests} requests");
 }

@@ -110,7 +110,7 @@ fn section_7_2_4_answers() {
     let to_peer = Envelope { frame_to: PEER, frame_from: OURS, ..envelope("fd00::1", "fd00::2") };
     assert_eq!(sent(&mut port), [(to_peer, said(true))]);
     assert_eq!(state(&port, "fd00::2"), Some((State::Stale, Some(PEER), false)));
-    // Somebody tries our address: told to all, and nothing is learnt.
+    // Another node tries our address: the answer goes to all nodes, and nothing is learnt.
     tell(&mut port, Time::ZERO, envelope("::", "ff02::1:ff00:1"), ask("fd00::1", None));
     let frame_to = [0x33, 0x33, 0, 0, 0, 1];
     let to_all = Envelope { frame_to, frame_from: OURS, ..envelope("fd00::1", "ff02::1") };
@@ -136,7 +136,7 @@ fn rfc_4862_5_4_an_address_is_tried_first() {
         let (asked, message) = sent(&mut port)[0];
         assert_eq!((asked.source, asked.destination), (0, address("ff02::1:ff00:77")));
         assert_eq!(message, ask("fd00::77", None));
-        // While on trial it answers nobody.
+        // While on trial it answers no request.
         tell(&mut port, now, envelope("fd00::2", "fd00::77"), ask("fd00::77", Some(PEER)));
         assert!(sent(&mut port).is_empty() && !port.table.own().has(address("fd00::77")));
         if let Some((envelope, message)) = objection {

@@ -345,7 +345,7 @@ fn those_that_are_asked_for_are_counted() {
     }
     table.set(now, NEXT + 9, OLD, Given::Stale).expect("room");
     assert_eq!((table.unresolved(), table.held(), table.len()), (3, 6, 4));
-    table.answered(now, NEXT, answer(Some(NEW), true, true)).expect("it was asked for");
+    table.answered(now, NEXT, answer(Some(NEW), true, true)).expect("it was requested");
     assert_eq!((table.unresolved(), table.len()), (2, 4));
     assert!(table.remove(NEXT + 1));
     assert_eq!((table.unresolved(), table.len()), (1, 3));

@@ -45,7 +45,7 @@ fn the_same_members_have_the_same_number_while_anyone_refers_to_it() {
     let single = hops.intern(&[member(1, 7)]).expect("room");
     assert_eq!(hops.intern(&[member(1, 1)]), Ok(single), "a share of everything");
     let own = hops.define(&[member(1, 1)]).expect("room");
-    assert_ne!(own, single, "a defined number is nobody else's");
+    assert_ne!(own, single, "a defined number is not shared");
     hops.release(one);
     assert_eq!(hops.members(one), [member(1, 2), member(2, 1)]);
     hops.release(one);
@@ -179,7 +179,7 @@ fn a_number_is_not_used_again_while_a_snapshot_knows_it() {
     assert_eq!(hops.intern(&[member(3, 1)]), Err(NextHopFault::Full), "held");
     assert_eq!(held.resolve(one, 0), Some(&via(1)));
     drop(held);
-    let again = hops.intern(&[member(3, 1)]).expect("nobody can know it");
+    let again = hops.intern(&[member(3, 1)]).expect("no reader can know it");
     assert_eq!(again, one);
     let latest = hops.snapshot();
     assert_eq!((latest.resolve(again, 9), latest.resolve(two, 9)), (Some(&via(3)), Some(&via(2))));

@@ -1,4 +1,4 @@
-//! The routing information base against a list of all that was told, and the forwarding table under it.
+//! The routing information base against a list of all announcements, and the forwarding table under it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use nilometer_stat::Rng;
 /// A route and whether the source has told it since it began to tell everything again.
 type Told<A> = (Route<A>, bool);
 
-/// All that was told, in a list.
+/// All announced routes, in a list.
 struct Naive<A> {
     told: Vec<Told<A>>,
 }
@@ -113,7 +113,7 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
                 let next = numbers[rng.below(16) as usize];
                 let protocol = [2, 186, 188, 189][rng.below(4) as usize];
                 let new = Route { prefix, source, protocol, metric, next };
-                // Some are told again as they were.
+                // Some are announced again unchanged.
                 let known = rng.below(8 * (1 + naive.told.len() as u64)) as usize;
                 let route = naive.told.get(known).map_or(new, |(route, _)| *route);
                 let Route { prefix, source, metric, .. } = route;

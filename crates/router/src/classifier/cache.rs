@@ -94,7 +94,7 @@ impl<A: Classified> FlowCache<A> {
         (self.hits, self.misses)
     }
 
-    /// Where its answers lie in memory, for whoever can put them on large pages.
+    /// Where its answers lie in memory, so that the caller can put them on large pages.
     pub fn span(&self) -> Range<usize> {
         let span = self.sets.as_ptr_range();
         span.start.addr()..span.end.addr()

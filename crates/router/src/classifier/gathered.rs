@@ -1,6 +1,6 @@
 //! Sixteen headers through the vectors side by side, on processors that gather fast.
 //!
-//! A search among vectors is loads from tables at places that wait for nobody, which one instruction can
+//! A search among vectors loads from tables at independent addresses, which one instruction can
 //! do for sixteen headers: a *gather*. It spares what a load costs besides the load, to make its place and
 //! to pick up what it brought, and that is most of what a search costs. Not every processor that has the
 //! instruction is fast at it: some make it of single loads that take longer than they would by

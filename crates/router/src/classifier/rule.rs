@@ -7,7 +7,7 @@ use crate::header::Key;
 use crate::plugin::control::ChainId;
 use crate::prefix::{Address, Prefix};
 
-/// The number of a rule, given by whoever inserts it; below the classifier's `rules_max`. Of two rules
+/// The number of a rule, chosen by the caller that inserts it; below the classifier's `rules_max`. Of two rules
 /// of one priority the smaller number goes first, so that numbers in the order of insertion keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
@@ -58,7 +58,7 @@ impl Ports {
     }
 }
 
-/// An octet of which some bits are asked for.
+/// An octet of which some bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Octet {
     value: u8,
@@ -79,13 +79,13 @@ impl Octet {
         Octet { value, mask: u8::MAX }
     }
 
-    /// The bits that are asked for; 0 where the mask is.
+    /// The values of the bits that are compared; 0 where the mask is.
     #[inline]
     pub fn value(self) -> u8 {
         self.value
     }
 
-    /// Which bits are asked for.
+    /// Which bits are compared.
     #[inline]
     pub fn mask(self) -> u8 {
         self.mask

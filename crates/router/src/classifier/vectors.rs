@@ -13,7 +13,7 @@
 //! bit vectors). The conjunction of the summaries names the words in which a rule may stand, and leaves
 //! one or two of them where there were sixteen. Summaries stand together and stay in the first cache.
 //!
-//! A search has no chains, no hashing and hardly a branch: seven loads that wait for nobody, seven
+//! A search has no chains, no hashing and hardly a branch: seven independent loads, seven
 //! summaries, and a word of each vector until a rule stands. Where every network has rules in most words,
 //! as in some firewalls, summaries spare nothing and cost a little. Memory is rules times classes,
 //! which is why this is for sets of some thousand rules, and why they are not changed in place: a rule that

@@ -153,7 +153,7 @@ impl<P: Packet + Copy> Input<P> {
         let (first, _) = queue.packets.as_slices();
         let first = &first[..first.len().min(TOGETHER)];
         let cost = |packet: &P| framing.fabric_bytes(packet.bytes()) << PARTS_SHIFT;
-        // Mostly there is credit for all, and then nobody has to ask where it ends.
+        // Usually there is credit for all packets, and then there is no need to find where it ends.
         let (all, mut packets) = (first.len(), first.len());
         let mut spent: u64 = first.iter().map(cost).sum();
         while spent > queue.credit {

@@ -63,7 +63,7 @@ pub struct FabricPlan {
     pub variant: Option<Variant>,
     /// What each input's buffer holds, and how its queues share it.
     pub input: InputLimits,
-    /// What the memory of all packets holds; without it, whoever lends the buffers has enough.
+    /// What the memory of all packets holds; without it, the memory of the caller's buffers is not limited.
     pub memory: Option<MemoryLimits>,
 }
 
@@ -310,8 +310,8 @@ impl<P: Packet + Copy> Fabric<P> {
         self.settle(output);
     }
 
-    /// Says that the discipline of `output` is the one that a port has where nobody asks for another, or
-    /// that it is not. Until this is said, and after [`Fabric::set_discipline`], it is taken for asked for.
+    /// Marks whether the discipline of `output` is the default one of a port. Until this is called, and
+    /// after [`Fabric::set_discipline`], the discipline counts as explicitly configured.
     /// Panics where there is no such port.
     pub fn set_usual(&mut self, output: usize, is_usual: bool) {
         self.outputs[output].is_usual = is_usual;
@@ -321,7 +321,7 @@ impl<P: Packet + Copy> Fabric<P> {
     /// no fabric: inputs hand over at once, because no link into the fabric has a limit (distributed
     /// queueing, whose grants are that limit, is off); the link of the output has neither a rate nor a
     /// length, nothing waits or is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]),
-    /// which decides nothing where nobody waits. Panics where there is no such port.
+    /// which decides nothing when no packet waits. Panics where there is no such port.
     pub fn is_transparent(&self, output: usize) -> bool {
         self.queueing.is_none() && self.outputs[output].is_transparent()
     }
@@ -343,7 +343,7 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].set_burst(burst_bytes);
     }
 
-    /// What [`Fabric::set_burst`] was told. Panics where there is no such port.
+    /// The burst that [`Fabric::set_burst`] set. Panics where there is no such port.
     pub fn burst_bytes(&self, output: usize) -> Option<u64> {
         self.outputs[output].burst_bytes
     }

@@ -9,7 +9,7 @@ use nilometer_wire::{Rate, Span, Time};
 
 use super::Counted;
 
-/// What a link makes up for where nobody says: as much as its rate carries in this time.
+/// The default burst of a link: as much as its rate carries in this time.
 ///
 /// A thread that shares its processor with others waits a few of their time slices, of some 3 ms each on
 /// Linux unless set otherwise, before it runs again.
@@ -22,7 +22,7 @@ pub const BURST: Span = Span::from_nanos(50_000_000);
 ///
 /// # Late service
 ///
-/// Whoever drives the router comes by only now and then, so what should have started between two calls
+/// The driver calls the router only now and then, so what should have started between two calls
 /// starts *as if* it had been on time, as long as the link does not lag behind by more than its burst:
 /// what the rate carries in that time, the committed burst size of a token bucket (RFC 2697, 2). So while
 /// packets wait, the link keeps its rate on the average whatever holds its driver up for less, and the
@@ -35,11 +35,11 @@ pub const BURST: Span = Span::from_nanos(50_000_000);
 #[derive(Debug)]
 pub(super) struct Output<P> {
     discipline: Reserved<P, Any<P>>,
-    /// Nobody has asked for this discipline ([`super::Fabric::set_usual`]).
+    /// This is the default discipline of a port ([`super::Fabric::set_usual`]).
     pub(super) is_usual: bool,
     /// The rate of the link; without one only the device limits it.
     pub(super) rate: Option<Rate>,
-    /// What it makes up for, as it was asked for.
+    /// The burst, as it was configured.
     pub(super) burst_bytes: Option<u64>,
     /// How far it may lag behind and still make up for it: the time that the burst takes.
     made_up: Span,
@@ -278,7 +278,7 @@ impl<P: Packet> Output<P> {
     }
 
     /// Whether a packet that comes now leaves as if nothing stood here: the device alone limits the link,
-    /// the wire has no length and is empty, nothing waits, and the discipline is nobody's wish.
+    /// the wire has no length and is empty, nothing waits, and the discipline is the default.
     pub(super) fn is_transparent(&self) -> bool {
         self.is_usual
             && self.discipline.contracts() == 0

@@ -6,7 +6,7 @@
 //! Padding and router alert (RFC 2711) are known here; jumbo payloads (RFC 2675) are not, and their
 //! type asks to be complained of, which is right on links that carry none.
 //!
-//! Destination options and routing headers are read by whom the packet is addressed to. Of the options
+//! Destination options and routing headers are read by the packet's destination. Of the options
 //! padding alone is known (4.6). No route is followed, so a routing header with segments left is a
 //! complaint about its type (4.4), type 0 above all: it is deprecated for letting one packet bounce
 //! between two routers some eighty times (RFC 5095); and options behind it are for another to read. On
@@ -148,7 +148,7 @@ fn extensions(packet: &[u8]) -> impl Iterator<Item = (u8, usize)> + '_ {
 }
 
 /// Where the field stands that names the protocol of the header at `transport_at`: what a complaint of
-/// a protocol that nobody speaks points at (RFC 8200, 4). The headers before it have been read.
+/// an unsupported protocol points at (RFC 8200, 4). The headers before it have been read.
 pub fn protocol_at(packet: &[u8], transport_at: u16) -> u16 {
     let (mut kind_at, mut at) = (6, IPV6_BYTES);
     while at < usize::from(transport_at) {

@@ -37,7 +37,7 @@ const ICMP_BYTES: usize = 8;
 /// Precedence 6, or class selector 6.
 const INTERNETWORK_CONTROL: u8 = 0xc0;
 
-/// Who speaks: what a router writes into the IP header of its own packets.
+/// The source of a message: what a router writes into the IP header of its own packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<A> {
     /// An address of the port by which the message leaves (RFC 1812, 4.3.2.4), for a redirect one

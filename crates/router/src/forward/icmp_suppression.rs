@@ -5,7 +5,7 @@
 //! RFC 4443, 2.4 (e), says the same of IPv6 with two exceptions: Packet Too Big, and the complaint of
 //! an unknown option that asks for it, may answer multicast, for path MTU discovery needs them there.
 //!
-//! An ICMP message of a type nobody knows may be an error of tomorrow. IPv4 has no bit that tells
+//! An ICMP message of an unknown type may be an error of tomorrow. IPv4 has no bit that tells
 //! them apart, so only the queries and replies that are known are answered. In IPv6 the upper bit of
 //! the type tells; redirects are informational by it, and are not answered either (e.2). Later
 //! fragments of an IPv6 packet may be answered, but not when what they carry is ICMPv6: its type is

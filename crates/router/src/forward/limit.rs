@@ -5,7 +5,7 @@
 //! one of a table of [`DESTINATIONS`] that a seeded hash of the destination picks, so that one sender
 //! of bad packets cannot use up what all others need. A message passes both or neither, and what is
 //! held back is counted. Destinations that share a place in the table share its tokens; under a
-//! secret seed nobody can choose to share another's.
+//! secret seed no attacker can choose to share another's.
 //!
 //! A bucket is one moment: when it will be full again. Taking a token moves that moment by the time
 //! one token takes to arrive; if it would lie further ahead than a whole bucket takes to fill, there
@@ -111,7 +111,7 @@ impl Bucket {
     }
 }
 
-/// The buckets of all kinds, and what became of those who asked.
+/// The buckets of all kinds, and counts of messages passed and held back.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     limits: Limits,

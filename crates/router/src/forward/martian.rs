@@ -208,7 +208,7 @@ impl MartianFilter {
 
     #[inline]
     fn special_ipv6(self, address: u128) -> Option<Martian> {
-        // Global unicast, 2000::/3, is only looked at where the registry is asked for.
+        // Global unicast, 2000::/3, is only checked where the registry is to be applied.
         let top = (address >> 112) as u16;
         let (from, kind) = match top {
             0 if address == 0 => (Least, Martian::Unspecified),

@@ -9,8 +9,8 @@
 //! When the next hop is known, [`Options::fill`] writes what is asked of a router: its address on the
 //! outgoing link into a record route (5.3.13.5), its time into a timestamp of all three kinds
 //! (5.3.13.6), and mends the checksum. An area that is full stays as it is; a timestamp then counts
-//! one who had no room, unless the list is of prescribed addresses, where having no entry left
-//! means that nobody else was asked. A sixteenth that cannot be counted is a fault (RFC 791).
+//! an overflow, unless the list is of prescribed addresses, where having no entry left
+//! means that no further router was asked. A sixteenth that cannot be counted is a fault (RFC 791).
 //!
 //! Source routes let a sender go around filters, and the advice is to refuse them unless asked not to
 //! (RFC 7126, 4.3 and 4.4; RFC 6274). So [`SourceRouting::Refuse`] is the default, against RFC 1812's

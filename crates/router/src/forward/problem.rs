@@ -12,7 +12,7 @@ pub enum Problem {
         /// IPv6: where the next header field stands, bytes from the IP header.
         pointer: u16,
     },
-    /// 3/3; 1/4. Nobody listens on this port of the router.
+    /// 3/3; 1/4. Nothing listens on this port of the router.
     PortUnreachable,
     /// 3/4 with the MTU (RFC 1191); 2/0. The packet does not fit the next link.
     TooBig {

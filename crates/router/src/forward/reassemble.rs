@@ -3,8 +3,8 @@
 //! What is forwarded is never put together (RFC 1812, 5.2.6; RFC 8200, 4.5); what is for the router
 //! must be (4.2.2.8). Fragments wait under source, destination, identification and, in IPv4, protocol
 //! until none is missing, or until 60 seconds after the first that came (RFC 8200, 4.5; RFC 1122,
-//! 3.3.2). What ran out of time is handed back: if its first fragment is there, the sender is told
-//! (time exceeded, code 1).
+//! 3.3.2). What ran out of time is handed back: if its first fragment is there, the sender gets an
+//! ICMP error (time exceeded, code 1).
 //!
 //! Fragments that overlap have no use but to deceive: the whole datagram is dropped without a word,
 //! with what has yet to come of it (RFC 5722), in either version. One that repeats another byte for
@@ -56,7 +56,7 @@ pub enum Outcome {
     Waiting,
     /// The datagram is whole: an IP packet without a trace of fragmentation.
     Whole(Vec<u8>),
-    /// It was dropped, and in some cases of IPv6 the sender is told.
+    /// It was dropped; in some cases of IPv6 the sender gets an ICMP error.
     Dropped(Reason, Option<Problem>),
 }
 
@@ -98,7 +98,7 @@ pub struct ReassemblyCounters {
 pub struct Expired {
     /// The port by which a fragment of it came first.
     pub port: u16,
-    /// Its first fragment, if that came: the sender is to be told of [`Problem::Reassembly`].
+    /// Its first fragment, if that came: the sender is to be sent [`Problem::Reassembly`].
     pub first: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! Redirects: when a sender is told of the router it should have asked.
+//! Redirects: when a sender is informed of the router that it should have used.
 //!
 //! RFC 1812, 5.2.7.2: only when the packet leaves by the port it came from, its sender and the next
 //! hop are on one network, and it carries no source route; and only for the host, never for a whole
@@ -17,9 +17,9 @@ pub struct Turn {
     pub arrives_by: u16,
     /// The port by which it leaves.
     pub leaves_by: u16,
-    /// Who sent it.
+    /// The sender's address.
     pub source: u32,
-    /// Whom it is handed to: a router, or the destination itself.
+    /// The next hop: a router, or the destination itself.
     pub next_hop: u32,
     /// The network of the port, as address and mask.
     pub network: (u32, u32),

@@ -1,4 +1,4 @@
-//! Fragments of an IPv6 packet that the router itself sends: its source may cut it, nobody else.
+//! Fragments of an IPv6 packet that the router itself sends: only its source may fragment it.
 //!
 //! RFC 8200, 4.5: behind the IPv6 header of each piece stands a fragment header with the offset in
 //! units of eight bytes, whether more follow, and one identification for all. What the router sends has

@@ -3,14 +3,14 @@
 //! Ingress filtering with the routing table itself (RFC 2827, RFC 3704; RFC 1812, 5.3.8, calls it
 //! source address validation). The source is looked up as if it were a destination. Strict demands
 //! that the best route leaves by the port of arrival, feasible that some route does, loose that there
-//! is a route at all. A default route proves nothing, so the loose test is told whether it counts
+//! is a route at all. A default route proves nothing, so the loose test has a setting whether it counts
 //! (RFC 3704, 2.4 and 2.5); one that discards counts never, which makes loose mode the way to drop
 //! by source (RFC 5635).
 
 /// Which test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// None: RFC 1812, 5.3.8, wants the test off unless asked for.
+    /// None: RFC 1812, 5.3.8, wants the test off by default.
     #[default]
     Off,
     /// RFC 3704, 2.2: a best route leaves by the port of arrival.
@@ -37,7 +37,7 @@ pub struct Reverse<'a> {
 /// Why a packet fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody knows the way back.
+    /// No route leads back to the source.
     NoRoute,
     /// The way back is to discard.
     Discarded,

@@ -12,7 +12,7 @@
 //! Bounds are not checked here and memory is read by address (`layout::find` does without both). What is
 //! relied upon are promises of the writer: a word that can be found from the first 65,536 refers to a block
 //! that was written before the word was published, as the word says, on a boundary of 16 bytes, or of 64 if
-//! it is a tree or parts; nobody writes to it before all readers have passed. Only the bytes of a block
+//! it is a tree or parts; nothing writes to it before all readers have passed. Only the bytes of a block
 //! itself are read, as those beside it may be written.
 
 use nilometer_wire::prefetch::prefetch;

@@ -1,6 +1,6 @@
 //! How a parcel's runs are packed into a block of words, and what the word that refers to it says.
 //!
-//! Runs are told apart by the bits behind the parcel's prefix: sixteen of them where no route needs more,
+//! Runs are distinguished by the bits behind the parcel's prefix: sixteen of them where no route needs more,
 //! else thirty-two. A *line* is the first bits of each run but the first, its *keys*, and behind them the
 //! answers of all: 21 keys of two bytes or 12 of four and their answers of one byte are a line of the
 //! cache. As many keys as are not greater than an address's own bits, so many runs lie before its own. Where

@@ -56,7 +56,7 @@ pub struct Ipv6Fib<const BYTES: usize = 1> {
     packed: Vec<u32>,
 }
 
-/// One who looks up in a table of parcels that is being changed. Dropped, it counts no longer.
+/// A reader of a table of parcels that is being changed. Once dropped, it no longer counts as a reader.
 #[derive(Debug)]
 pub struct Ipv6Reader<const BYTES: usize> {
     memory: Arc<SlotMemory>,

@@ -1,4 +1,4 @@
-//! One group on one port: who wants it from whom, by the tables of RFC 3376, 6.4 (RFC 3810, 7.4).
+//! One group on one port: which sources its members want, by the tables of RFC 3376, 6.4 (RFC 3810, 7.4).
 //!
 //! Of the RFC's sets, A and X are the sources whose timers run, Y those whose timers stand at zero. In
 //! filter mode INCLUDE a source without a timer is gone.
@@ -65,7 +65,7 @@ impl<A: Copy + Ord> Group<A> {
         }
     }
 
-    /// Whether nobody wants anything of it.
+    /// Whether no host wants anything of it.
     pub(super) fn is_void(&self) -> bool {
         self.filter == FilterMode::Include && self.sources.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The groups of one port, and the router that asks for them (RFC 3376, 6; RFC 3810, 7).
 //!
 //! Of several routers on a link the one with the lowest address asks (6.6.2); the others listen, keep the
-//! same state, and take over when it falls silent. Only who asks shortens timers on a leave.
+//! same state, and take over when it falls silent. Only the querier shortens timers on a leave.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -109,7 +109,7 @@ impl<A: Protocol> Membership<A> {
         Some((state.filter, listed.map(|source| source.address)))
     }
 
-    /// The groups that somebody on the port wants, lowest first.
+    /// The groups that some host on the port wants, lowest first.
     pub fn groups(&self) -> impl Iterator<Item = A> + '_ {
         self.groups.keys().copied()
     }
@@ -198,7 +198,7 @@ impl<A: Protocol> Membership<A> {
         self.ledger.records += 1;
         let older = now + self.in_force.membership_interval();
         self.change(now, record.group, |state, terms| {
-            // A leave says nothing of who stays.
+            // A leave says nothing of the hosts that stay.
             match (version, record.kind) {
                 (Version::Oldest, _) => state.oldest_until = older,
                 (Version::Older, RecordKind::IsExclude) => state.older_until = older,

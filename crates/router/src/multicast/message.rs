@@ -9,7 +9,7 @@ use crate::neighbour::{Family, Mac};
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// IGMPv1: nobody says when they leave.
+    /// IGMPv1: hosts do not report leaving.
     Oldest,
     /// IGMPv2, MLDv1: groups without sources.
     Older,
@@ -132,7 +132,7 @@ pub trait Protocol: Family {
     /// The link-layer address of this group (RFC 1112, 6.4; RFC 2464, 7).
     fn group_mac(self) -> Mac;
 
-    /// Reads a frame: who sent it, and what it says.
+    /// Reads a frame: its sender and its contents.
     ///
     /// # Errors
     /// The rule that it breaks.

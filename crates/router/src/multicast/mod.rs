@@ -1,4 +1,4 @@
-//! Who wants which group: membership of each port by IGMP and MLD, and the table that replication reads.
+//! Group membership: the membership of each port by IGMP and MLD, and the table that replication reads.
 //!
 //! Each port has a [`Membership`], the router's side of IGMPv3 (RFC 3376, 6) or of MLDv2 (RFC 3810, 7),
 //! which are one protocol over two families: it asks the hosts of its link, keeps what they report with
@@ -19,7 +19,7 @@
 //! an unwanted source that does not fit comes, too. So a bound on sources costs bandwidth and never a
 //! wanted packet.
 //!
-//! **Whom it believes.** The hosts and routers of the link, as the RFCs do: any of them can ask for a
+//! **Trust.** It trusts the hosts and routers of the link, as the RFCs do: any of them can ask for a
 //! group, and one that claims a low address silences the router's questions until it is found out (RFC
 //! 3376, 9.1). Nothing from beyond the link is heard, for a message has a hop limit of 1.
 

@@ -16,7 +16,7 @@ pub struct Settings {
     pub query_interval: Span,
     /// Within which hosts answer, from 0.1 s and less than the interval (Query Response Interval).
     pub response_interval: Span,
-    /// Within which hosts answer when somebody has left, from 0.1 s to 25 s (Last Member Query
+    /// Within which hosts answer when a host has left, from 0.1 s to 25 s (Last Member Query
     /// Interval).
     pub last_member_interval: Span,
     /// How often is asked then, from 1 to 7 (Last Member Query Count). The product with the interval

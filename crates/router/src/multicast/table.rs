@@ -3,9 +3,9 @@
 //! Of each group it keeps what every port said of it, in the order of the ports: a filter, and the list
 //! of its sources in order. A packet costs one search for its group, and for each port that said
 //! something one search for its source; that is no more steps than there are copies to be made, but for
-//! ports that exclude this source. Nothing is remembered of sources that nobody named, so traffic cannot
-//! fill the table: what stands in it, hosts asked for (within [`Settings`](super::Settings)) or whoever
-//! runs the router (within [`STATIC_MAX`]).
+//! ports that exclude this source. Sources that no host named are not stored, so traffic cannot
+//! fill the table: its entries were requested by hosts (within [`Settings`](super::Settings)) or by
+//! the operator (within [`STATIC_MAX`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

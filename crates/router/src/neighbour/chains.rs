@@ -7,7 +7,7 @@ const END: u32 = u32::MAX;
 /// The lists a place may stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chain {
-    /// Nobody's: to be given away.
+    /// Unused: free to be allocated.
     Free,
     /// Failed entries, the longest failed first.
     Failed,

@@ -1,4 +1,4 @@
-//! Whether somebody has an address already that we are about to take (RFC 4862, 5.4).
+//! Duplicate address detection: whether another node has an address that we are about to take (RFC 4862, 5.4).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ struct Candidate {
 pub(super) enum Step {
     /// Ask for it once more.
     Probe(u128),
-    /// Nobody has objected: it is ours, with a prefix of this length.
+    /// No node has objected: it is ours, with a prefix of this length.
     Take(u128, u32),
 }
 
@@ -71,14 +71,14 @@ impl Candidates {
         self.list.len() < before
     }
 
-    /// Somebody else has the address, or tries it.
+    /// Another node has the address, or tries it.
     pub(super) fn object(&mut self, address: u128) {
         if self.remove(address) {
             self.say(address, false);
         }
     }
 
-    /// Notes a verdict for the caller; of 64 that nobody reads, the oldest goes.
+    /// Notes a verdict for the caller; of 64 unread verdicts, the oldest is dropped.
     pub(super) fn say(&mut self, address: u128, is_ours: bool) {
         if self.verdicts.len() == ADDRESSES_MAX {
             self.verdicts.pop_front();

@@ -1,8 +1,8 @@
 //! The ARP speaker of a port: asks for neighbours, answers for the port's own addresses.
 //!
-//! Received packets go by RFC 826: whoever asks for an address of ours becomes known, whoever asks
+//! Received packets go by RFC 826: a host that asks for an address of ours becomes known; one that asks
 //! for another's or announces itself only updates what is known already (Linux's `arp_accept = 0`), so
-//! that announcing what nobody asked for poisons nothing new. A claim on an address of ours is counted
+//! that an unsolicited announcement poisons nothing new. A claim on an address of ours is counted
 //! as a conflict and defended by one announcement in ten seconds (RFC 5227, 2.4 b). Addresses off the
 //! port's prefixes, of groups or with a group's link-layer address are refused. Prefixes may be answered
 //! for others (proxy ARP, RFC 1027); none is unless told so.
@@ -161,7 +161,7 @@ impl<B: Copy> Arp<B> {
             return Some(packet.write(frame));
         }
         while let Some(Solicit { address, to }) = self.table.poll_solicit() {
-            // Without an address of our own there is nobody to be answered.
+            // Without an address of our own a request would have no source to reply to.
             let Some(sender) = self.table.own.source_for(address) else { continue };
             let mac = self.table.own.mac();
             let request = ArpPacket {

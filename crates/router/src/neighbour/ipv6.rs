@@ -1,4 +1,4 @@
-//! The speaker of neighbour discovery of a port: asks, answers, and advertises the router if told to.
+//! The speaker of neighbour discovery of a port: asks, answers, and advertises the router if configured to.
 //!
 //! Own addresses are put on trial before they are used (RFC 4862, 5.4) and answered for with the router
 //! and override flags set (RFC 4861, 7.2.4), to who asks or, on [`Discovery::announce`], to all. Router advertisements are off until
@@ -53,7 +53,7 @@ impl<B: Copy> Discovery<B> {
     }
 
     /// Gives the port an address, with a prefix of `length` bits around it on the link, once nobody
-    /// has objected; what came of it says [`Discovery::poll_verdict`].
+    /// has objected; [`Discovery::poll_verdict`] gives the result.
     ///
     /// # Errors
     /// [`OwnError`], and nothing has changed.
@@ -94,7 +94,7 @@ impl<B: Copy> Discovery<B> {
         self.table.own.has(address) || self.candidates.has(address)
     }
 
-    /// Tells all nodes of an address of ours that nobody asked for (7.2.6), as when it has become ours.
+    /// Sends all nodes an unsolicited advertisement of an address of ours (7.2.6), as when it has become ours.
     pub fn announce(&mut self, address: u128) {
         let mac = self.table.own.mac();
         let answer =
@@ -184,7 +184,7 @@ impl<B: Copy> Discovery<B> {
         }
     }
 
-    /// Somebody asks for `target` (7.2.3; RFC 4862, 5.4.3).
+    /// A node solicits `target` (7.2.3; RFC 4862, 5.4.3).
     fn solicited(&mut self, now: Time, envelope: &Envelope, target: u128, mac: Option<Mac>) {
         if self.candidates.has(target) {
             if envelope.source == 0 {
@@ -254,7 +254,7 @@ impl<B: Copy> Discovery<B> {
             return Some(message.write(&envelope, frame));
         }
         while let Some(Solicit { address, to }) = self.table.poll_solicit() {
-            // Without an address of our own there is nobody to be answered.
+            // Without an address of our own a solicitation would have no source to reply to.
             let Some(source) = self.table.own.source_for(address) else { continue };
             let destination = if to.is_some() { address } else { solicited_node(address) };
             let frame_to = to.unwrap_or(group_mac(destination));
@@ -286,7 +286,7 @@ impl<B: Copy> Discovery<B> {
         }
     }
 
-    /// Asks for an address on trial, from nobody (RFC 4862, 5.4.2).
+    /// Solicits an address on trial, from the unspecified address (RFC 4862, 5.4.2).
     fn probe(&mut self, target: u128) {
         let destination = solicited_node(target);
         let frame_from = self.table.own.mac();

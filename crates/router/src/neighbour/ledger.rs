@@ -39,7 +39,7 @@ pub enum Ignored {
     OffLink,
     /// The address is not one host's, or the link-layer address not one station's.
     NotHost,
-    /// It says something that nobody asked of an address that nobody knows.
+    /// It is unsolicited, and about an address that is not in the table.
     Unknown,
     /// It would change an entry set by hand, or one that has just changed.
     Locked,

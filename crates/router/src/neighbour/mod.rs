@@ -4,7 +4,7 @@
 //! RFC 4861). Both speak for the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2,
 //! as Linux's do: an answer to a request for an IPv4 address counts as a solicited advertisement, a
 //! request by a neighbour as a solicitation. So neighbours of either family are probed before they are
-//! given up, and nobody waits for a probe.
+//! given up, and no packet waits for a probe.
 //!
 //! ```text
 //!            hold()                  answer                   reachable time
@@ -21,11 +21,11 @@
 //! [`Handle`] is a place and a key: the number of times that the place was given away, and a bit which
 //! says that nothing needs to be done on use. [`Table::ready`] compares the key and is done. Whatever
 //! makes the entry less than that (it went stale, was removed, failed) changes the stored key, so that
-//! every handle kept in an adjacency is void at once and nobody has to find it. The caller then asks
+//! every handle kept in an adjacency is void at once without having to be found. The caller then asks
 //! [`Table::lookup`] by address: one hash and a compare, and a handle to keep.
 //!
 //! **What strangers can make it hold is bounded.** Entries, unresolved entries, packets behind each and
-//! packets in all have limits ([`Settings`]). An entry that nobody asked for is made only when a
+//! packets in all have limits ([`Settings`]). An unsolicited entry is made only when a
 //! neighbour asks for an address of ours (RFC 826; RFC 4861, 7.2.3), and may push out failed and stale
 //! entries, never those in use. An address that did not answer stays as failed for a while: packets for
 //! it are refused at once as unreachable and ask nothing.

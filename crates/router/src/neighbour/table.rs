@@ -51,9 +51,9 @@ pub struct Outcome<A, B> {
 /// A request to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solicit<A> {
-    /// Who is asked for.
+    /// The address to resolve.
     pub address: A,
-    /// To whom alone, or to all.
+    /// The one neighbour to ask, or all.
     pub to: Option<Mac>,
 }
 
@@ -64,7 +64,7 @@ pub enum State {
     Incomplete,
     /// Known to have answered lately.
     Reachable,
-    /// Not known to have answered lately; nobody has used it since.
+    /// Not known to have answered lately; not used since.
     Stale,
     /// Used since it went stale; a sign of life from above is waited for.
     Delay,
@@ -218,7 +218,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         }
     }
 
-    /// Keeps a packet until its next hop is resolved, and asks for it where nobody has. It comes back
+    /// Keeps a packet until its next hop is resolved, and starts the resolution if none runs. It comes back
     /// by [`Table::poll_packet`].
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! What matters is which flows move. Each bucket has a *home*, dealt once. While its home lives, a
 //! bucket is there; if not, it stays wherever it was lodged as long as that member lives; else it is
-//! dealt anew among the living. So a member that fails moves its own flows and nobody else's, and takes
+//! dealt anew among the living. So a member that fails moves its own flows and no others, and takes
 //! back those same flows when it returns.
 
 use alloc::vec;
@@ -21,7 +21,7 @@ pub(super) fn count(members: usize) -> usize {
     if members == 1 { 1 } else { (members * BUCKETS_PER_MEMBER).next_power_of_two() }
 }
 
-/// Who gets the next bucket, of those that `may`.
+/// The member that gets the next bucket, of those that `may`.
 fn next(weights: &[u16], had: &[u32], may: impl Fn(usize) -> bool) -> Option<usize> {
     let score = |member: usize| (u64::from(weights[member]), u64::from(2 * had[member] + 1));
     (0..weights.len()).filter(|&member| may(member)).reduce(|best, member| {

@@ -7,7 +7,7 @@
 //! convergence".
 //!
 //! Two kinds of numbers. *Interned* ones are found by their content, so that equal groups of routes
-//! share one number. *Defined* ones belong to whoever asked for them and may be redefined, as a routing
+//! share one number. *Defined* ones belong to the caller that requested them and may be redefined, as a routing
 //! daemon does with its next-hop objects: every route that points there follows at once.
 //!
 //! The data thread reads a [`Snapshot`], taken in a moment by copying three flat arrays, and exchanges
@@ -73,7 +73,7 @@ pub enum NextHopFault {
     Unknown,
 }
 
-/// One way and who uses it.
+/// One way and its users.
 #[derive(Debug)]
 struct HopUsers {
     hop: Hop,
@@ -301,7 +301,7 @@ impl NextHops {
         let made = self.take_number().and_then(|next| match self.use_ways(next, content) {
             Ok(ways) => Ok((next, ways)),
             Err(fault) => {
-                // It never stood for anything, so nobody can have seen it.
+                // It never stood for anything, so no reader can have seen it.
                 self.numbers_unused.push(next.0);
                 Err(fault)
             }
@@ -335,7 +335,7 @@ impl NextHops {
     }
 
     /// Takes up numbers that no reader can know any longer. A snapshot that is gone hands its numbers
-    /// to the one before it, so that there are never more heaps than snapshots somebody holds.
+    /// to the one before it, so that there are never more heaps than snapshots in use.
     fn rouse(&mut self) {
         while self.resting.front().is_some_and(|(snapshot, _)| snapshot.strong_count() == 0) {
             let (_, numbers) = self.resting.pop_front().expect("it has been looked at");

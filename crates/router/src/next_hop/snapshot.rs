@@ -30,7 +30,7 @@ pub enum Hop {
     Beside,
     /// It is dropped without a word.
     Blackhole,
-    /// It is dropped and the sender is told.
+    /// It is dropped, and the sender gets an ICMP error.
     Reject(Rejection),
     /// It goes to a group, which another table keeps.
     Multicast,

@@ -5,13 +5,13 @@
 pub struct Account {
     /// Came to a port from outside.
     pub received: u64,
-    /// Came from who runs beside the forwarding plane.
+    /// Injected from beside the forwarding plane.
     pub injected: u64,
     /// Made here: errors, replies, requests for addresses, fragments, copies.
     pub made: u64,
     /// Left by a port.
     pub transmitted: u64,
-    /// Handed to who runs beside the forwarding plane.
+    /// Punted out of the forwarding plane.
     pub punted: u64,
     /// Read here, and at their end: requests and replies of the router's own protocols, packets that
     /// were replaced by their fragments.

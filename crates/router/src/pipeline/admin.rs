@@ -2,7 +2,7 @@
 //!
 //! The fabric has as many ports as it was made with, and distributed queueing has a row and a column
 //! for each. So a port that is to be plugged in later is reserved from the start
-//! ([`PortPlan::vacant`]): it is down, belongs to nobody, and costs its place in the arrays. What is
+//! ([`PortPlan::vacant`]): it is down, unused, and costs its place in the arrays. What is
 //! pulled out becomes vacant again.
 //!
 //! What waits for a port that goes down is of no use to anyone when it comes up. Packets that wait for
@@ -44,7 +44,7 @@ impl Router {
     /// those of IPv6 after a trial (RFC 4862, 5.4).
     ///
     /// # Errors
-    /// Where there is no such port, or nobody has plugged it in.
+    /// Where there is no such port, or it is not plugged in.
     pub fn set_link<M: Memory>(
         &mut self,
         now: Time,
@@ -145,7 +145,7 @@ impl Router {
         asked
     }
 
-    /// Pulls a port out: its link goes down, what waits for who runs beside is discarded, and its
+    /// Pulls a port out: its link goes down, punted packets that wait are discarded, and its
     /// place is vacant.
     ///
     /// # Errors

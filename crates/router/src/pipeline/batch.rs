@@ -15,7 +15,7 @@ use crate::neighbour::{Family, LinkAddress, link_address};
 
 pub use super::lane::{Brief, Lane, Lanes};
 
-/// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
+/// Frames between the one that is read and the one whose line is prefetched: no more, because buffers of
 /// a power of two share a few sets of the first cache.
 pub(super) const AHEAD: usize = 8;
 /// The same where headers are read for the first time, from further away. (All at once they would wait for
@@ -158,7 +158,7 @@ impl Router {
 }
 
 impl RouterPort {
-    /// Whether who sends to `destination` means this link: a group, a link-local address, one of the
+    /// Whether `destination` is on this link: a group, a link-local address, one of the
     /// port's own.
     pub(super) fn is_of_link(&self, destination: u128) -> bool {
         destination.is_multicast()

@@ -217,8 +217,8 @@ impl Router {
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
-    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6). In IPv6 who sends from an address of the link
-    /// to one beyond it is told so (RFC 4443, 3.1).
+    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6). In IPv6 the sender gets an ICMP error if the
+    /// source is an address of the link and the destination lies beyond it (RFC 4443, 3.1).
     #[cold]
     fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
         let martians = self.plan.martians;
@@ -336,7 +336,7 @@ pub(super) fn rewrite<A: Version, M: Memory>(
         ethernet[8..12].copy_from_slice(&((from >> 16) as u32).to_le_bytes());
         ethernet[12..].copy_from_slice(&A::ETHERTYPE);
         let passed = A::decrement(packet);
-        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        debug_assert!(passed.is_ok(), "a packet at its end took the slow path");
     }
     Ticket {
         place,

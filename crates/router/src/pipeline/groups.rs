@@ -1,8 +1,8 @@
 //! What ports do for groups: the questions to their hosts, and what they answered.
 //!
 //! Membership is asked for by IGMP where the port has an IPv4 address, and by MLD where it has IPv6.
-//! A message of either that comes to a port which serves groups ends here; on other ports it goes to who
-//! runs beside the forwarding plane, or nowhere.
+//! A message of either that comes to a port which serves groups ends here; on other ports it is
+//! punted out of the forwarding plane, or discarded.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

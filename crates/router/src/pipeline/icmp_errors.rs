@@ -1,7 +1,7 @@
 //! ICMP errors and redirects: which error a packet causes, and from which source address it is sent.
 //!
 //! A message is from an address of the port by which it leaves (RFC 1812, 4.3.2.4), so the way to the
-//! one who is told is found first and the message made for it. A port without an address speaks with
+//! message's recipient is found first and the message made for it. A port without an address speaks with
 //! that of another. In IPv6 an answer to a packet for one of the router's addresses is from that
 //! address (RFC 4443, 2.2), and only what stays on the link is from a link-local one.
 
@@ -26,7 +26,7 @@ use crate::header::{AnyKey, ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place};
 
 impl Router {
-    /// Tells the sender what is wrong, if it may be told, and discards the packet.
+    /// Sends the sender an ICMP error, if that is allowed, and discards the packet.
     pub(super) fn complain<M: Memory>(
         &mut self,
         now: Time,

@@ -12,7 +12,7 @@
 //! the cache. What a stage cannot do in a few nanoseconds goes to the slow path ([`slow`]), a bounded
 //! queue that is served between batches and can never hold up what is plain.
 //!
-//! The machine has no clock, no device and no thread. Whoever drives it does, over and over:
+//! The machine has no clock, no device and no thread. Its driver has, and does over and over:
 //! [`Router::receive`] what came to each port, [`Router::advance`], [`Router::transmit`] to each port
 //! while the device has room; and sleeps until [`Router::poll_timeout`] or the next packet. Only the
 //! live driver (`routerd::driver`), benchmarks and tests do so; the simulator has a switch of
@@ -128,10 +128,10 @@ pub struct Rfc1812Settings {
     pub source_routing: SourceRouting,
     /// How much waits for the other fragments of what is for the router (4.2.2.8).
     pub reassembly: reassemble::Settings,
-    /// Whether who is rejected by a route that prohibits is told (5.2.7.1).
+    /// Whether a sender gets an ICMP error when a route prohibits its packet (5.2.7.1).
     pub tells_prohibited: bool,
-    /// Whether who is denied by a filter is told (5.3.9). A flood of such packets then takes the slow
-    /// path.
+    /// Whether a sender gets an ICMP error when a filter denies its packet (5.3.9). A flood of such
+    /// packets then takes the slow path.
     pub tells_denied: bool,
 }
 
@@ -349,7 +349,7 @@ impl Router {
         self.account.transmitted += sent as u64;
     }
 
-    /// When the router wants to be told the time, if time alone changes anything.
+    /// When the router must next be called with the time, if time alone changes anything.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ports = self.ports.iter().filter_map(RouterPort::poll_timeout);
         let slow = self.slow.poll_timeout();
@@ -364,8 +364,8 @@ impl Router {
             && self.account.balances(self.inside(), self.fabric.dropped_packets())
     }
 
-    /// Packets that are here: in queues, on the slow path, held for an address, on the way to who
-    /// runs beside the forwarding plane.
+    /// Packets that are here: in queues, on the slow path, held for an address, waiting
+    /// to be punted.
     pub fn inside(&self) -> u64 {
         let ports = 0..self.ports.len();
         let queued = ports.map(|port| self.fabric.waiting(port).packets).sum::<u64>();

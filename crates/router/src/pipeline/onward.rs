@@ -58,7 +58,7 @@ impl Router {
             AnyKey::V4(_) => Options::read(packet, self.plan.rfc1812.source_routing)
                 .map(|options| Onward { header, options, follows: false })
                 .map_err(Some),
-            // Nobody here wants what a router alert points at (RFC 6398, 4).
+            // Nothing here handles what a router alert points at (RFC 6398, 4).
             AnyKey::V6(_) => match hop_by_hop(packet) {
                 HopByHop::Pass { .. } => Ok(Onward::plain(header)),
                 HopByHop::Discard(problem) => Err(problem),
@@ -185,7 +185,7 @@ impl Router {
             AnyKey::V4(_) => hop::decrement_ipv4(packet),
             AnyKey::V6(_) => hop::decrement_ipv6(packet),
         };
-        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        debug_assert!(passed.is_ok(), "a packet at its end took the slow path");
         self.send_directed(now, input, place, sent, memory);
     }
 

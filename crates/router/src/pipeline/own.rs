@@ -26,7 +26,7 @@ const ALL_ROUTERS: u128 = 0xff02 << 112 | 2;
 const DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;
 
 impl Router {
-    /// An ARP frame: for the neighbour table, and an answer for who runs beside as well.
+    /// An ARP frame: for the neighbour table; an answer is punted as well.
     pub(super) fn take_arp<M: Memory>(
         &mut self,
         now: Time,
@@ -44,7 +44,7 @@ impl Router {
         self.absorb(place, memory);
     }
 
-    /// A message of neighbour discovery: for the neighbour table, and for who runs beside as well
+    /// A message of neighbour discovery: for the neighbour table, and punted as well
     /// unless it asks for an address that the router answers for.
     pub(super) fn take_discovery<M: Memory>(
         &mut self,
@@ -65,7 +65,7 @@ impl Router {
         self.punt_or_absorb(input, place, memory);
     }
 
-    /// An IP packet in a frame for many: a question of neighbour discovery, or for who runs beside.
+    /// An IP packet in a frame for many: a question of neighbour discovery, or to be punted.
     pub(super) fn take_for_many<M: Memory>(
         &mut self,
         now: Time,
@@ -105,7 +105,7 @@ impl Router {
         self.punt(input, place, why, memory);
     }
 
-    /// A packet for the router: for who runs beside, or to be put together and answered.
+    /// A packet for the router: to be punted, or to be put together and answered.
     pub(super) fn take_own<M: Memory>(
         &mut self,
         now: Time,
@@ -174,7 +174,7 @@ impl Router {
         }
     }
 
-    /// Datagrams of which fragments are missing for too long: their senders are told.
+    /// Datagrams of which fragments are missing for too long: their senders get ICMP errors.
     pub(super) fn expire_fragments<M: Memory>(&mut self, now: Time, memory: &mut M) {
         while let Some(expired) = self.slow.reassembler.expire(now) {
             let Some(first) = expired.first else { continue };

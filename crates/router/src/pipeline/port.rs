@@ -1,4 +1,4 @@
-//! A port of the router: what it is called by, who its neighbours are, what it has counted.
+//! A port of the router: its name, its neighbours, and its counters.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::plugin::ChainId;
 
 pub use super::port_plan::{PortError, PortPlan};
 
-/// Packets that may wait for who runs beside the forwarding plane.
+/// Packets that may wait to be punted out of the forwarding plane.
 pub const PUNT_MAX: usize = 512;
 
 /// Addresses that another had already which are remembered.
@@ -36,7 +36,7 @@ pub struct RouterPort {
     pub(super) discovery: Discovery<Held>,
     /// IPv6 addresses that another on the link has.
     pub(super) duplicates: Vec<u128>,
-    /// On the way to who runs beside the forwarding plane.
+    /// Packets to be punted out of the forwarding plane.
     pub(super) punt: VecDeque<Place>,
     pub(super) is_up: bool,
     /// Packets may be forwarded to here.
@@ -152,7 +152,7 @@ impl RouterPort {
         Ok(())
     }
 
-    /// Nobody's port from now on.
+    /// Makes the port vacant.
     pub(super) fn vacate(&mut self) {
         self.plan = PortPlan { is_vacant: true, multicast: None, ..self.plan.clone() };
         self.is_up = false;
@@ -207,7 +207,7 @@ impl RouterPort {
         &mut self.arp
     }
 
-    /// Its neighbours in IPv6 and who speaks for it.
+    /// Its neighbours in IPv6 and their discovery.
     pub fn discovery(&self) -> &Discovery<Held> {
         &self.discovery
     }
@@ -245,12 +245,12 @@ impl RouterPort {
         self.plan.redirects = redirects;
     }
 
-    /// Hands packets for the router to who runs beside the forwarding plane, or not.
+    /// Sets whether packets for the router are punted out of the forwarding plane.
     pub fn set_punting(&mut self, is_punting: bool) {
         self.plan.is_punting = is_punting;
     }
 
-    /// Packets that wait here: for an address, or to be fetched by who runs beside.
+    /// Packets that wait here: for an address, or to be punted.
     pub(super) fn held(&self) -> usize {
         self.arp.table.held() + self.discovery.table.held() + self.punt.len()
     }

@@ -46,9 +46,9 @@ pub struct PortPlan {
     pub is_punting: bool,
     /// Whether sources are tested by the way back (RFC 3704).
     pub reverse_path: Mode,
-    /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
+    /// Whether hosts get redirects to a better router on their network (RFC 1812, 5.2.7.2).
     pub redirects: bool,
-    /// What it does for groups; without it nobody on its link is asked, and no group leaves by it.
+    /// What it does for groups; without it no host on its link is queried, and no group leaves by it.
     pub multicast: Option<MulticastPlan>,
     /// Whether packets are forwarded from here and to here; if not, the port is for the router's own
     /// (RFC 1812, 5.3.11).

@@ -9,7 +9,7 @@
 //! queueing treats it as any other packet.
 //!
 //! A copy that cannot leave (its port is down, its hop limit is not above the port's threshold, the link
-//! is too narrow) is counted as made and as discarded, so that nobody's packet is missing without a
+//! is too narrow) is counted as made and as discarded, so that no packet is missing without a
 //! reason. A packet that no port wants is [`Discard::NoGroup`]. No sender is told of anything but of a
 //! link too narrow for IPv6, for path MTU discovery needs it (RFC 4443, 2.4 e).
 
@@ -141,7 +141,7 @@ impl Router {
         frame[..6].copy_from_slice(&key.destination.group_mac());
         frame[12..14].copy_from_slice(&A::ETHERTYPE);
         let passed = A::decrement(&mut frame[ETHERNET_BYTES..]);
-        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        debug_assert!(passed.is_ok(), "a packet at its end took the slow path");
         for output in narrow.iter().filter(|_| is_cut) {
             self.send_pieces(now, (input, usize::from(*output)), place, memory);
         }

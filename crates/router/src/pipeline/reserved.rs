@@ -2,8 +2,8 @@
 //!
 //! A reservation consists of a contract at its output ([`crate::Fabric::reserve`]) and of filters that say which
 //! packets it is for (DER, 3.5: "a new rule is added to the classifier to bind the reserved flow to its
-//! reservation"). These filters stand apart from those of the operator, behind them on a packet's way: who may reserve
-//! cannot thereby pass what is denied. The order is
+//! reservation"). These filters stand apart from those of the operator, behind them on a packet's way: the right to
+//! reserve does not allow passing what is denied. The order is
 //!
 //! ```text
 //!   classify ─ plugins ─ look up ─ reservations ─ decide ─┬─ reserved ─► output, queue of the flow

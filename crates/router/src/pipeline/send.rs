@@ -61,7 +61,7 @@ impl Router {
     }
 
     /// Sends an IP packet of the router's own by `way`, in pieces where the link takes no more. It was
-    /// made because of one that came by `input`. Nobody is told of one for which there is no way.
+    /// made because of one that came by `input`. No error is sent for one that has no way.
     pub(super) fn send_own<M: Memory>(
         &mut self,
         now: Time,

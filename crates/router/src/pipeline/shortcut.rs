@@ -1,7 +1,7 @@
 //! Shortcuts: what the pipeline would do with the next packet of a flow, said beforehand.
 //!
-//! Packets of a flow are told apart from each other by little: how long they are, what time they have left
-//! to live, whether their headers are sound. Whoever can test that, and knows what the pipeline does with
+//! Packets of a flow differ from each other in little: how long they are, what time they have left
+//! to live, whether their headers are sound. Code that can test that, and knows what the pipeline does with
 //! a sound packet of the flow, can forward it in the pipeline's place: closer to the wire, and for less. This
 //! is flow offload. The pipeline is asked with a flow's addresses and ports, and answers with a
 //! [`Shortcut`], or with none where it wants to see the packets itself.
@@ -30,7 +30,7 @@
 //!   the MTU            too long: not sound
 //!   the fabric         distributed queueing: each link into the fabric has a rate,
 //!                      and packets wait for grants                                 no shortcut
-//!   the discipline     one that somebody asked for, whichever it is: it counts,
+//!   the discipline     one that was configured, whichever it is: it counts,
 //!                      marks, drops and reorders                                   no shortcut
 //!                      the usual one: nothing waits where only the device limits
 //!                      the link, so it has nothing to decide
@@ -42,15 +42,15 @@
 //! [`Router::shortcut`] and nowhere else.
 //!
 //! A router is asked for distributed queueing unless its description says otherwise, so as a rule every
-//! packet passes the pipeline. Who switches it off, and asks for no discipline and no rate, has left
-//! nothing for a packet to meet.
+//! packet passes the pipeline. Switching it off, with no discipline and no rate configured, leaves
+//! nothing to delay a packet.
 //!
 //! # What rests on it
 //!
 //! To ask does what a packet would do to timers of neighbours, and counts nothing. What took the shortcut is
-//! told afterwards ([`Router::credit`]), so that every account is as if it had passed here; that it did not
+//! reported afterwards ([`Router::credit`]), so that every account is as if it had passed here; that it did not
 //! is counted as well ([`super::account::Account::by_shortcut`]). An answer holds until something changes
-//! that it rests on: routes, next hops, filters, ports, the fabric and its links. Whoever keeps it asks again
+//! that it rests on: routes, next hops, filters, ports, the fabric and its links. A caller that keeps it asks again
 //! when one of these has changed, and about neighbour and link now and then ([`Router::still_leads`]).
 
 use nilometer_wire::Time;
@@ -130,14 +130,14 @@ impl Router {
         (0..self.ports.len()).any(|output| self.lets_pass(output))
     }
 
-    /// Whether a packet for `output` leaves as it is and at once: nobody and nothing to wait for.
+    /// Whether a packet for `output` leaves as it is and at once, with nothing to wait for.
     fn lets_pass(&self, output: usize) -> bool {
         self.ports[output].is_open && self.outputs.is_empty() && self.fabric.is_transparent(output)
     }
 
     /// The filter of a flow that may be forwarded unseen, as far as filters and addresses say.
     fn permits(&mut self, input: usize, key: &Key<u32>) -> Option<Option<RuleId>> {
-        let port = self.ports.get(input).expect("who asks knows the ports");
+        let port = self.ports.get(input).expect("the caller knows the ports");
         if !port.is_up || key.protocol == protocol::TCP && self.tables.filters4.ask_for_flags(input)
         {
             return None;

@@ -1,10 +1,10 @@
 //! The slow path: what a packet needs that the fast path does not do.
 //!
 //! A bounded queue stands before it, and it is served between batches, [`SERVED_AT_ONCE`] packets at a
-//! time. So a flood of packets with options, or to nobody, costs those packets and not the plain ones:
+//! time. So a flood of packets with options, or to absent hosts, costs those packets and not the plain ones:
 //! when the queue is full they are discarded as such, at the cheapest point. What neighbours say, by ARP
-//! and neighbour discovery, has a queue of its own: without it nothing is forwarded for long, and who
-//! floods the router with anything else must not silence it. Each is served its share in every turn, so
+//! and neighbour discovery, has a queue of its own: without it nothing is forwarded for long, and a
+//! flood of anything else must not crowd it out. Each is served its share in every turn, so
 //! that neither can be starved by the other.
 
 use alloc::collections::VecDeque;
@@ -58,13 +58,13 @@ pub enum Why {
     Prohibited,
     /// The next hop does not answer.
     HostUnreachable,
-    /// A filter denies it, and its sender is to be told.
+    /// A filter denies it, and its sender is to get an ICMP error.
     Denied,
     /// From an address of one link to one beyond it (RFC 4007, 9).
     BeyondScope,
 }
 
-/// The queue, and who writes messages.
+/// The queue, and the writer of ICMP messages.
 #[derive(Debug)]
 pub(super) struct SlowPath {
     queue: VecDeque<(usize, Place, Why)>,
@@ -164,7 +164,7 @@ impl Router {
         }
     }
 
-    /// Hands a packet to who runs beside the forwarding plane; without one it is discarded for `why`.
+    /// Punts a packet out of the forwarding plane; where punting is off it is discarded for `why`.
     pub(super) fn punt<M: Memory>(
         &mut self,
         input: usize,
@@ -182,7 +182,7 @@ impl Router {
         port.punt.push_back(place);
     }
 
-    /// The next packet of `port` for who runs beside the forwarding plane, who has its buffer then.
+    /// The next punted packet of `port`; the caller then owns its buffer.
     /// Panics where there is no such port.
     pub fn poll_punted(&mut self, port: usize) -> Option<Place> {
         let place = self.ports[port].punt.pop_front()?;
@@ -190,14 +190,14 @@ impl Router {
         Some(place)
     }
 
-    /// A frame from who runs beside the forwarding plane, to be sent by `port` as it is. Panics where
+    /// A frame injected from beside the forwarding plane, to be sent by `port` as it is. Panics where
     /// there is no such port.
     pub fn inject<M: Memory>(&mut self, now: Time, port: usize, place: Place, memory: &mut M) {
         self.account.injected += 1;
         self.send_frame(now, (port, port), place, memory);
     }
 
-    /// A copy that a filter asked for, with the port by which the packet came; the caller has its
+    /// A copy that a filter requested, with the port by which the packet came; the caller has its
     /// buffer then.
     pub fn poll_copy(&mut self) -> Option<(usize, Place)> {
         let copy = self.slow.copies.pop_front()?;

@@ -1,4 +1,4 @@
-//! The stages of the pipeline, so that whoever has a clock can say where a packet's time goes.
+//! The stages of the pipeline, so that a caller with a clock can measure where a packet's time goes.
 
 nilometer_wire::named! {
     /// A stage.
@@ -24,13 +24,13 @@ nilometer_wire::named! {
     }
 }
 
-/// Is told when a stage begins; what was before it has ended.
+/// Called when a stage begins; the stage before it has ended.
 pub trait Probe {
     /// `stage` begins.
     fn enter(&mut self, stage: Stage);
 }
 
-/// Nobody asks.
+/// No stage is timed.
 impl Probe for () {
     #[inline(always)]
     fn enter(&mut self, _stage: Stage) {}

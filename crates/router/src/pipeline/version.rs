@@ -42,11 +42,11 @@ pub(super) trait Version: Protocol + Classified + Default {
     fn are_plain(source: Self, destination: Self) -> bool;
     fn is_martian_source(self, filter: MartianFilter) -> bool;
     fn is_martian_destination(self, filter: MartianFilter) -> bool;
-    /// Whether who has it may speak to its own link and no further.
+    /// Whether a host with this address may send to its own link and no further.
     fn is_of_one_link(self) -> bool;
     fn is_multicast(self) -> bool;
-    /// Whether who sends from `source` may have to be told of a better router on the link of `port`: no
-    /// to nearly all who need not.
+    /// Whether the sender at `source` may need a redirect to a better router on the link of `port`: false
+    /// for nearly all senders that need none.
     fn is_of_redirects(port: &RouterPort, source: Self) -> bool;
     fn table(port: &mut RouterPort) -> &mut Table<Self, Held>;
     fn groups(groups: &mut Groups) -> &mut Side<Self>;

@@ -246,7 +246,7 @@ impl<A: Address> Rib<A> {
         self.is_resyncing[source as usize]
     }
 
-    /// All that was told about a prefix, the best first.
+    /// All routes announced for a prefix, the best first.
     pub fn candidates(&self, prefix: Prefix<A>) -> Vec<Route<A>> {
         let hash = self.hash(prefix);
         let found = self.parts[part(hash)].find(hash, |entry| entry.prefix == prefix);

@@ -1,10 +1,10 @@
-//! What a route is, who tells it, and what can be said about many of them.
+//! A route, its source, and updates of many routes.
 
 use crate::fib::{Fib, Full, NextHop};
 use crate::prefix::{Address, Prefix};
 
 nilometer_wire::named! {
-    /// Who told a route, the most trusted first.
+    /// The source of a route, the most trusted first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum Source {
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// Whether it may have several routes to one prefix, told apart by metric; others have one.
+    /// Whether it may have several routes to one prefix, distinguished by metric; others have one.
     pub(super) fn has_metrics(self) -> bool {
         self == Source::Kernel
     }
@@ -53,7 +53,7 @@ impl Source {
 pub struct Route<A> {
     /// Where to.
     pub prefix: Prefix<A>,
-    /// Who says so.
+    /// The source of the update.
     pub source: Source,
     /// By which protocol the source has it (`rtm_protocol`).
     pub protocol: u8,
@@ -110,9 +110,9 @@ impl From<Full> for RibFault {
 pub struct RibCounters {
     /// Routes that were new.
     pub added: u64,
-    /// Routes that were told again otherwise.
+    /// Routes that were announced again with changes.
     pub changed: u64,
-    /// Routes that were told again as they were.
+    /// Routes that were announced again unchanged.
     pub repeated: u64,
     /// Routes that were withdrawn.
     pub withdrawn: u64,

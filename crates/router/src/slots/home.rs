@@ -12,8 +12,8 @@
 //!
 //! ```text
 //! root -> home (old)                      spare (free)      nothing beside them is free
-//! root ------------------------------->   spare (new)       wait for readers: nobody reads the home
-//! root -> home (new)                      spare             wait for readers: nobody reads the spare
+//! root ------------------------------->   spare (new)       wait for readers: no reader uses the home
+//! root -> home (new)                      spare             wait for readers: no reader uses the spare
 //! ```
 //!
 //! The spare is as large as the largest home (`memory.rs`), and nothing else ever stands in it. So a change

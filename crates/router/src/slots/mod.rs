@@ -67,7 +67,7 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
     /// The answer for `address`, which is in the slot of `block`.
     fn find(memory: &SlotMemory, block: u32, address: A) -> Leaf;
 
-    /// The next hops of all `addresses`, whose blocks have been asked for.
+    /// The next hops of all `addresses`, whose blocks have been prefetched.
     #[inline]
     fn find_all(
         memory: &SlotMemory,
@@ -103,7 +103,7 @@ pub struct SlotFib<A, L> {
     layout: PhantomData<fn() -> L>,
 }
 
-/// One who looks up in a table of slots that is being changed. Dropped, it counts no longer.
+/// A reader of a table of slots that is being changed. Once dropped, it no longer counts as a reader.
 #[derive(Debug)]
 pub struct SlotReader<A, L> {
     memory: Arc<SlotMemory>,

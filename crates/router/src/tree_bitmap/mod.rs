@@ -61,7 +61,7 @@ pub struct TreeBitmap<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
     prefixes: usize,
 }
 
-/// One who looks up in a table that is being changed. Dropped, it counts no longer.
+/// A reader of a table that is being changed. Once dropped, it no longer counts as a reader.
 #[derive(Debug)]
 pub struct Reader<A, const STRIDE: u32 = 4, const INITIAL: u32 = 13> {
     memory: Arc<NodeMemory>,
@@ -144,7 +144,7 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> TreeBitmap<A, STRIDE, IN
         }
     }
 
-    /// Writes a block that nobody refers to yet.
+    /// Writes a block that nothing refers to yet.
     fn build(&mut self, parts: &Parts) -> Result<Node, Full> {
         let sketch = Node::new(parts.internal, parts.external, 0);
         let block = self.blocks.take(&self.memory, sketch.words())?;

@@ -1,4 +1,4 @@
-//! Group membership of a port: what hosts say, what the router asks, and who gets what from that.
+//! Group membership of a port: what hosts report, what the router queries, and which packets go where as a result.
 
 mod frames;
 mod hostile;

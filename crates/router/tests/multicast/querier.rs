@@ -1,4 +1,4 @@
-//! What the router asks and when, who of several asks, and the hosts of older versions.
+//! The router's queries and their timing, the querier election, and hosts of older versions.
 
 use nilometer_router::multicast::{
     GroupTable, Membership, Message, Query, Record, RecordKind, STATIC_MAX, Settings,
@@ -167,7 +167,7 @@ fn rfc_3376_6_6_2_election() {
     port.hear(&igmp(0, 0xe000_0001, general.clone()));
     general[1] = 0;
     port.hear(&igmp(u32::on_link(1), 0xe000_0001, general));
-    assert!(port.membership.is_querier(), "nobody, and a router of version 1");
+    assert!(port.membership.is_querier(), "no other router, and a router of version 1");
     assert_eq!(port.membership.ledger().queries_heard, 2);
 }
 
@@ -178,14 +178,14 @@ fn rfc_3376_7_3_2_hosts_of_older_versions() {
         message.extend(u32::group(1).to_be_bytes());
         igmp(u32::on_link(200), u32::group(1), message)
     };
-    // Next to a host of version 2 nobody blocks sources.
+    // Next to a host of version 2 no host can block sources.
     let mut port = Port::<u32>::settled(Settings::default());
     port.hear(&joins(0x16));
     port.hear(&one(RecordKind::Block, u32::group(1), &[u32::source(1)]));
     port.hear(&one(RecordKind::ToExclude, u32::group(1), &[u32::source(1)]));
     assert!(specific(&port.until(1_100)).is_empty());
     assert!(port.membership.wants(u32::group(1), u32::source(1)));
-    // Next to a host of version 1 nobody leaves.
+    // Next to a host of version 1 leaves are ignored.
     port.hear(&joins(0x12));
     port.hear(&u32::older(u32::group(1), true));
     assert!(specific(&port.until(1_200)).is_empty());

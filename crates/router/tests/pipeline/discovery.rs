@@ -19,7 +19,7 @@ fn address(text: &str) -> u128 {
     text.parse::<Ipv6Addr>().expect("an address").into()
 }
 
-/// The group that is asked for an address, and its link-layer address.
+/// The group to which an address is solicited, and its link-layer address.
 fn solicited_node(target: u128) -> (u128, Mac) {
     let [_, b, c, d] = (target as u32).to_be_bytes();
     (address("ff02::1:ff00:0") | target & 0xff_ffff, [0x33, 0x33, 0xff, b, c, d])
@@ -56,7 +56,7 @@ fn messages(out: &[(usize, Vec<u8>)]) -> Vec<(usize, Envelope, Message)> {
     out.iter().filter_map(read).collect()
 }
 
-/// A router that tries its addresses, and knows nobody.
+/// A router that tries its addresses, and has no neighbours.
 fn bench() -> Bench {
     Bench::with(|plans| plans.ports.iter_mut().for_each(|plan| plan.address_probes = 1))
 }
@@ -246,7 +246,7 @@ fn a_ping_within_the_link_is_answered_and_does_not_cross() {
     let across = build::icmp(peer.into(), "fd00:11::9".parse().expect("one"), 128, 0, &[0; 8]);
     let out = bench.pass(3, &framed(3, &across));
     let [(3, frame)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!((frame[54], frame[55]), (1, 2), "it is told so (RFC 4443, 3.1)");
+    assert_eq!((frame[54], frame[55]), (1, 2), "the sender gets an error (RFC 4443, 3.1)");
     let elsewhere = build::icmp(peer.into(), own.into(), 128, 0, &[0; 8]);
     assert!(bench.pass(2, &framed(2, &elsewhere)).is_empty(), "the address is of one link");
     let discards = |port: usize| bench.router.ports()[port].discards().of(Discard::MartianSource);

@@ -208,7 +208,7 @@ fn hop_limits_end_packets_and_thresholds_keep_them_in() {
             let packet = with_hop_limit(udp(family.source, family.group, 30), hop_limit);
             let out = bench.pass(0, &to_group(family.mac, &packet));
             assert_eq!(ports(&family, &out), expected);
-            assert_eq!(out.len(), expected.len(), "nobody is told of a group's hop limit");
+            assert_eq!(out.len(), expected.len(), "no error is sent for a group's hop limit");
         }
         assert_eq!(discarded(&bench, 0, Discard::Expired), 4);
     }

@@ -15,7 +15,7 @@ use crate::frames::Frames;
 const FRAMES: u64 = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
 const BATCH: usize = 64;
 
-/// Takes what leaves every port, and what is for who runs beside; how many frames left.
+/// Takes what leaves every port, and what was punted; returns how many frames left.
 pub fn take(bench: &mut Bench) -> u64 {
     let mut sent = 0;
     for port in 0..PORTS {

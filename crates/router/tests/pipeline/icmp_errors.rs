@@ -1,4 +1,4 @@
-//! What senders are told, from which address, and when nothing may be said (RFC 1812, 4.3 and 5.2.7).
+//! ICMP errors: their contents, their source address, and when none may be sent (RFC 1812, 4.3 and 5.2.7).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -99,7 +99,7 @@ fn of_many_packets_for_an_unknown_neighbour_the_last_wait_and_nobody_is_told() {
         request = request.or(out.first().and_then(|(_, frame)| ArpPacket::read(frame)));
     }
     assert_eq!(bench.router.ports()[0].discards().of(Discard::Unresolved), 97);
-    let (frame, bytes) = answer(&request.expect("it was asked for"));
+    let (frame, bytes) = answer(&request.expect("it was requested"));
     let out = bench.pass(2, &frame[..bytes]);
     let lengths: Vec<usize> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
     assert_eq!(lengths, [127, 128, 129], "the newest, in their order");

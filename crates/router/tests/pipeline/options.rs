@@ -58,7 +58,7 @@ fn a_record_route_has_the_address_of_the_port_it_leaves_by() {
 
 #[test]
 fn an_echo_reply_records_the_port_it_leaves_by() {
-    // An address of port 2 is asked by who is behind port 0.
+    // A host behind port 0 asks an address of port 2.
     let mut packet = with_options("198.19.0.9", "198.18.2.1", &[7, 7, 4, 0, 0, 0, 0], 30);
     packet[9] = 1;
     packet[28..36].copy_from_slice(&[8, 0, 0, 0, 0, 1, 0, 1]);
@@ -66,7 +66,7 @@ fn an_echo_reply_records_the_port_it_leaves_by() {
     packet[30..32].copy_from_slice(&sum.to_be_bytes());
     let out = Bench::new().pass(0, &framed(0, &mend(packet)));
     let [(0, frame)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!((frame[42], &frame[26..30]), (0, &[198, 18, 2, 1][..]), "from who was asked");
+    assert_eq!((frame[42], &frame[26..30]), (0, &[198, 18, 2, 1][..]), "from the address asked");
     assert_eq!(frame[34..41], [7, 7, 8, 198, 18, 0, 1], "RFC 1812, 4.2.2.2");
 }
 
@@ -193,7 +193,7 @@ fn a_source_route_to_a_neighbour_that_does_not_answer_has_failed() {
     let route = [LOOSE, 7, 4, 198, 18, 2, 77];
     let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
     bench.receive(0, &framed(0, &packet));
-    // It waits for an address, which nobody tells; the next finds that nobody did.
+    // It waits for an address that no neighbour supplies; the next finds that none did.
     let mut told = Vec::new();
     while told.is_empty() {
         bench.now += Span::from_nanos(50_000_000);
@@ -233,7 +233,7 @@ fn a_source_route_at_its_end_is_for_who_runs_beside() {
     bench.memory.give(place);
     let underway = [LOOSE, 7, 4, 198, 19, 2, 9];
     let packet = with_options("198.19.0.9", "198.18.1.1", &underway, 30);
-    assert_eq!(bench.pass(0, &framed(0, &packet)).len(), 1, "not for who runs beside");
+    assert_eq!(bench.pass(0, &framed(0, &packet)).len(), 1, "not punted");
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn packets_with_options_do_not_hold_up_plain_ones() {
             bench.receive(0, &framed(0, &plain));
         }
     }
-    // Nobody has served the slow path yet: what it has no room for is lost, and nothing else.
+    // The slow path has not been served yet: what it has no room for is lost, and nothing else.
     let full = bench.router.ports()[0].discards().of(Discard::SlowPathFull);
     assert_eq!(full, 1_000 - 512);
     bench.router.advance(bench.now, &mut bench.memory, &mut ());

@@ -300,7 +300,7 @@ fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() 
         let mut packet = udp("198.19.0.9", &format!("198.51.0.{last}"), 1_400);
         packet[6] = 0;
         let out = bench.pass(0, &framed(0, &mend(packet)));
-        assert!(out.iter().all(|(port, _)| *port == 2), "nobody is told of anything");
+        assert!(out.iter().all(|(port, _)| *port == 2), "no error is sent");
         sent += out.len();
         pieces += punted(&mut bench).iter().filter(|packet| packet.len() < 1_300).count();
     }
@@ -325,7 +325,7 @@ fn link_local_neighbours_of_ipv4_are_answered_and_not_forwarded() {
             plans.ports[port].addresses4.push((0xa9fe_0001 | (port as u32) << 8, 16)); // 169.254.N.1
         }
     });
-    // The routes there lead elsewhere: nobody asks them.
+    // The routes there lead elsewhere: they are not consulted.
     let [elsewhere, local] = [Hop::Via { port: 2, gateway: Some(ip("198.18.2.2")) }, Hop::Local]
         .map(|hop| bench.way(hop));
     bench.route4("0.0.0.0/0", elsewhere);

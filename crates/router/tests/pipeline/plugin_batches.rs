@@ -130,7 +130,7 @@ fn a_batch_fares_as_its_packets_one_by_one() {
     assert!(filters.iter().all(|(packets, _)| *packets > 0));
 }
 
-/// (What leaves with a wrong checksum shows that nobody has looked at it: a plugin that spoils packets in secret is
+/// (What leaves with a wrong checksum shows that nothing has checked it: a plugin that spoils packets in secret is
 /// wrong, and nothing but native code can be.)
 #[test]
 fn what_is_not_noted_as_changed_is_not_read_again() {

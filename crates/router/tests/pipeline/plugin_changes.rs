@@ -102,7 +102,7 @@ fn a_thousand_changes_under_load_lose_and_reorder_nothing() {
         bench.router.tables_mut().filters4.remove(RuleId(0)).expect("it is there");
         bench.router.plugins_mut().unbind(chain);
         pass(&mut bench);
-        bench.router.plugins_mut().remove("one").expect("nobody names it");
+        bench.router.plugins_mut().remove("one").expect("no chain names it");
     }
     for _ in 0..40 {
         pass(&mut bench);

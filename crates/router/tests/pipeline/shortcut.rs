@@ -26,7 +26,7 @@ const CONFIGURATIONS: u64 = 160;
 const CHANGES: u64 = 6;
 const PACKETS: u64 = 60;
 
-/// What one of the two is told, drawn once for both.
+/// A change that is applied to both routers, drawn once for both.
 #[derive(Clone, Debug)]
 pub enum Change {
     Queueing(Option<Variant>, Rate),
@@ -191,7 +191,7 @@ pub fn packet(rng: &mut Rng) -> (usize, Vec<u8>) {
     (from, frame)
 }
 
-/// The router that offloads: what it has granted since something changed, as who drives it keeps it.
+/// The router that offloads: what it has granted since something changed, as its driver keeps it.
 struct Offloading {
     bench: Bench,
     granted: BTreeMap<(usize, [u64; 2]), Option<Shortcut>>,

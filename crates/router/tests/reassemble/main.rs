@@ -128,7 +128,7 @@ fn rfc_5722_overlapping_fragments_drop_the_datagram() {
         assert_eq!(table.push(Time::ZERO, 7, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
         let outcome = table.push(Time::ZERO, 7, &second);
         assert_eq!(outcome, Outcome::Dropped(Reason::Overlap, None));
-        // What comes later of it is dropped as well, and nothing is told at the end.
+        // What comes later of it is dropped as well, and no error is sent at the end.
         let late = table.push(Time::ZERO, 7, &ipv6(2, 64, false, &[1; 8]));
         assert_eq!(late, Outcome::Dropped(Reason::Overlap, None));
         assert_eq!(table.waiting_bytes(), 0);

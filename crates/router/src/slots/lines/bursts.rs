@@ -3,7 +3,7 @@
 //! Bounds are not checked here and bytes are read by address (`Lines::find` does without both).
 //! Everything that is relied upon is a promise of the writer: a root is the number of a block, published
 //! after the block was written; a block begins with a bitmap of 64 bits whose bit 0 is set, on a boundary
-//! of 8 bytes, and has as many answers behind it as bits; nobody writes to it before all readers have
+//! of 8 bytes, and has as many answers behind it as bits; nothing writes to it before all readers have
 //! passed.
 
 use core::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ fn answer<const BYTES: usize>(
         let block = roots[(address >> (32 - BITS)) as usize].load(Ordering::Acquire);
         let block = words.as_ptr().wrapping_add(block as usize).cast::<u8>();
         // SAFETY: a root is the number of a block, which begins with a bitmap of 64 bits on a boundary
-        // of 8 bytes. Nobody writes to it: this reader has passed and does not yet rest.
+        // of 8 bytes. Nothing writes to it: this reader has passed and does not yet rest.
         let bitmap = unsafe { block.cast::<u64>().read() };
         let count = (bitmap << (!(address >> 8) & 63)).count_ones() as usize;
         // SAFETY: bit 0 is set, so that `count` is 1 or more, and there are as many answers behind the
