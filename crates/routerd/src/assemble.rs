@@ -66,7 +66,7 @@ pub struct Options {
 /// Builds the router.
 ///
 /// # Errors
-/// What cannot be as it is asked for, by its name in the file.
+/// A setting that cannot be applied as requested, by its name in the file.
 pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     config.check()?;
     let Options { allow_foreign, recording } = options;
@@ -203,7 +203,7 @@ fn make_fit(
     beside(memory, port, device)
 }
 
-/// What the pipeline is told of a port with this device.
+/// The pipeline's plan of a port with this device.
 fn plan_of(port: &PortSection, device: &AnyPort) -> PortPlan {
     let mtu_bytes = u16::try_from(device.mtu_bytes()).unwrap_or(u16::MAX).min(9_216);
     port.plan(device.mac(), mtu_bytes)

@@ -1,7 +1,7 @@
 //! Claims: an interface is a port of one router alone.
 //!
 //! Two routers on an interface would both forward what comes in by it, and every packet would leave twice. So
-//! who starts binds a name for each interface of his: the kernel keeps such names (abstract Unix addresses) for
+//! a starting router binds a name for each of its interfaces: the kernel keeps such names (abstract Unix addresses) for
 //! each network namespace, gives none of them twice, and takes them back however a process ends.
 
 use std::io::ErrorKind;
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn an_interface_has_one_router_until_that_has_ended() {
         let names = ["a claim of the tests", "another"];
-        let first = Claims::of(names).expect("nobody has them");
+        let first = Claims::of(names).expect("the names are free");
         let refused = Claims::of(names[1..].iter().copied()).expect_err("it is taken").to_string();
         assert!(refused.contains("another is a port of another router"), "{refused}");
         drop(first);

@@ -9,7 +9,7 @@
 //! `hold` is what that calls the time until stale routes are swept. It must exceed what the routing
 //! protocols need to find their neighbours and routes again.
 //!
-//! Whoever owns the routing table takes the news from a channel of bounded length. When it is behind,
+//! The owner of the routing table takes the news from a channel of bounded length. When it is behind,
 //! we stop reading and TCP stops zebra.
 
 use std::io::{ErrorKind, Read};

@@ -32,7 +32,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches until the driver, who tells, is no more. Interfaces are those of the calling thread's
+    /// Watches until the driver, which sends, has ended. Interfaces are those of the calling thread's
     /// namespace.
     pub(super) fn run(&self, told: &Receiver<(usize, Presence)>) {
         // With the last reason why they could not be opened.

@@ -6,9 +6,9 @@
 //!
 //! A new number is published before any route leads to it, and then the owner waits until every reader
 //! has taken it ([`LatestHops::wait`]): a batch that was begun with the snapshot of before must be over
-//! when it could meet the number. Who is about to sleep says so ([`HopsReader::rest`]) and is not waited
+//! when it could meet the number. A reader about to sleep says so ([`HopsReader::rest`]) and is not waited
 //! for. The two sides meet as in Dekker's algorithm: a reader says that it is awake and then looks at
-//! the version; the owner changes the version and then looks who is awake. All four are sequentially
+//! the version; the owner changes the version and then looks which are awake. All four are sequentially
 //! consistent, so at least one of them sees the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use nilometer_router::Snapshot;
 /// Between two looks at the readers.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// The version of one who has no batch.
+/// The version of a reader that has no batch.
 const RESTING: u64 = u64::MAX;
 
 /// Where the owner puts each new snapshot.
@@ -89,7 +89,7 @@ impl LatestHops {
     }
 }
 
-/// One who forwards by the latest next hops; it rests at first.
+/// A reader that forwards by the latest next hops; it rests at first.
 #[derive(Debug)]
 pub struct HopsReader {
     latest: Arc<LatestHops>,
@@ -106,7 +106,7 @@ impl HopsReader {
         &self.snapshot
     }
 
-    /// Before each batch: other next hops, if there are any since they were last asked for. What was
+    /// Before each batch: other next hops, if there are any since the last call. What was
     /// taken before must not be used from now on.
     #[inline]
     pub fn newer(&mut self) -> Option<&Arc<Snapshot>> {

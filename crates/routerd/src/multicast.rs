@@ -25,7 +25,7 @@ pub struct MulticastSection {
     /// Within which hosts answer.
     #[serde(deserialize_with = "de_span", serialize_with = "ser_span")]
     pub response_interval: Span,
-    /// Within which hosts answer when somebody has left.
+    /// Within which hosts answer when a host has left.
     #[serde(deserialize_with = "de_span", serialize_with = "ser_span")]
     pub last_member_interval: Span,
     /// Most groups on the port.
@@ -36,7 +36,7 @@ pub struct MulticastSection {
     pub groups: Vec<GroupSection>,
 }
 
-/// A group that is forwarded without being asked for.
+/// A group that is forwarded without being requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSection {
@@ -78,7 +78,7 @@ impl Default for MulticastSection {
 }
 
 impl MulticastSection {
-    /// As the pipeline is told.
+    /// As the pipeline takes it.
     pub fn plan(&self) -> MulticastPlan {
         let settings = Settings {
             version: match self.version {

@@ -37,7 +37,7 @@ pub fn read(path: &Path) -> Result<Read> {
     Ok(Read { text, keys, config })
 }
 
-/// What a person is told of a table that has its old name; an error where it has both.
+/// The message about a table that has its old name; an error where it has both.
 fn old_name(keys: &toml::Table) -> Result<Option<String>> {
     let (old, new) = RENAMED;
     let has_old = keys.contains_key(old);
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(told(&new).expect("it works"), None);
         let both = told(&format!("{old}{new}")).expect_err("refused").to_string();
         assert!(both.contains("both are there; keep [rfc1812]"), "{both}");
-        // Whoever reads the text by itself is refused as well.
+        // A direct parse of the text is refused as well.
         assert!(toml::from_str::<RouterConfig>(&format!("{old}{new}")).is_err());
     }
 }

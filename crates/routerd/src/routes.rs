@@ -1,4 +1,4 @@
-//! The routes of a live router, from its description: who keeps them, what the operator entered, and
+//! The routes of a live router, from its description: their RIB thread, what the operator entered, and
 //! the sources that are listened to.
 //!
 //! Daemons and the kernel know a port by the interface on the kernel's side: its TAP where it has one,
@@ -20,9 +20,9 @@ use super::recording::TableRecorder;
 use super::rib_thread::{Engines, RibThread, StaticRoute};
 use nilometer_linux::netlink::Netlink;
 
-/// The routes, and who tells them.
+/// The routes, and their sources.
 pub struct Routes {
-    // Dropped in this order: who tells goes before who is told.
+    // Dropped in this order: senders go before receivers.
     fpm: Option<FpmListener>,
     mirror: Option<KernelMirror>,
     rib: RibThread,
@@ -96,7 +96,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Who keeps them.
+    /// The RIB thread that keeps them.
     pub fn rib_thread(&self) -> &RibThread {
         &self.rib
     }
@@ -159,7 +159,7 @@ pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
 /// What a route entered by hand tells the RIB thread.
 ///
 /// A gateway that is an address of this router's, or that no neighbour can have, is refused: packets by it
-/// would wait for an answer that nobody gives. What daemons and the kernel tell is taken as it comes, and
+/// would wait for an answer that never comes. What daemons and the kernel tell is taken as it comes, and
 /// such packets are discarded as those of any gateway that does not answer: the kernel, and zebra with it,
 /// refuse their own addresses themselves.
 ///

@@ -28,7 +28,7 @@ const NOBODY: &str = "nobody waits for the router";
 pub struct Running {
     /// To look and to change.
     pub remote: Remote,
-    /// Its routes, for whoever changes them.
+    /// Its routes, for callers that change them.
     pub routes: Arc<Routes>,
     /// What a person should know of how it was put together.
     pub notes: Notes,
@@ -176,7 +176,7 @@ impl Running {
             Some(Ok(ended)) => ended,
             None => Ok(()),
         };
-        // It ends because the driver, who told it, is no more.
+        // It ends because the driver, its sender, has ended.
         match self.links.take().map(JoinHandle::join) {
             Some(Err(_)) => ended.and(Err(anyhow!("the thread that watches links panicked"))),
             _ => ended,
@@ -186,7 +186,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended has called `stop`.
+        // A caller that needs the result has called `stop`.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! A thread that works until it is told to stop.
+//! A thread that works until it is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 
-/// The thread; dropped, it is told to stop and waited for.
+/// The thread; dropping it stops it and waits for its end.
 #[derive(Debug)]
 pub(super) struct Worker {
     stop: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and there is nobody here to pass it to.
+            // A panic has been printed, and there is no caller here to pass it to.
             let _ = thread.join();
         }
     }

@@ -203,7 +203,7 @@ impl CommandChannel {
         let is_done = self.ask(move |driver| {
             let tables = driver.router_mut().tables_mut();
             let fits = four.len() == tables.filters4.len() && six.len() == tables.filters6.len();
-            // The old ones are taken apart where they were asked for, not by who forwards.
+            // The old ones are freed by the requesting thread, not by the forwarding thread.
             fits.then(|| {
                 (tables.filters4.exchange_filled(four), tables.filters6.exchange_filled(six))
             })

@@ -64,7 +64,7 @@ impl Address {
     /// Asks, and returns what came back, whatever its status.
     ///
     /// # Errors
-    /// When nobody is there, or the answer does not come.
+    /// When nothing listens there, or the answer does not come.
     pub fn ask(&self, method: &Method, path: &str, body: Option<String>) -> Result<Reply> {
         let asking = async {
             let mut response = self.send(method, path, body).await?;
@@ -84,7 +84,7 @@ impl Address {
     /// Asks for a stream, and hands each piece of it to `take` until that returns false.
     ///
     /// # Errors
-    /// When nobody is there, the answer is no, or `take` fails.
+    /// When nothing listens there, the answer is no, or `take` fails.
     pub fn follow(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
         runtime()?.block_on(async {
             let asking = self.send(&Method::GET, path, None);
@@ -95,7 +95,7 @@ impl Address {
                 bail!("{}", error_line(&body));
             }
             loop {
-                // Wakes now and then, so that whoever takes can end it.
+                // Wakes now and then, so that the receiver can end it.
                 let more = match tokio::time::timeout(WITHIN / 50, response.frame()).await {
                     Err(_) => take(&[])?,
                     Ok(None) => return Ok(()),

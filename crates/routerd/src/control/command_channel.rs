@@ -1,4 +1,4 @@
-//! The command channel: where whoever speaks to a running router is heard, one change after the other.
+//! The command channel: it takes clients' commands to a running router, one change after the other.
 //!
 //! The command channel has what the forwarding thread does not: the configuration in force, by which the router
 //! can be made again, and the sections of filters and routes as they were written. A change is made in
@@ -9,7 +9,7 @@
 //! # A flood of questions
 //!
 //! Each question that only the forwarding thread can answer takes it from its packets for some
-//! microseconds. So there is a least time between two ([`BETWEEN_QUESTIONS`]), whoever asks: a flood
+//! microseconds. So there is a least time between two ([`BETWEEN_QUESTIONS`]), from any client: a flood
 //! of requests waits, and forwarding does not notice.
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct CommandChannel {
     pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
     /// What the router says of itself.
     pub messages: Messages,
-    /// Who is connected.
+    /// The connected client.
     pub crowds: Crowds,
 }
 
@@ -132,7 +132,7 @@ impl CommandChannel {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what was done, to whoever reads the messages and to who did it.
+    /// Reports what was done, in the messages and to the client that did it.
     pub(super) fn told(&self, text: String) -> String {
         self.messages.say(Level::Info, text.clone());
         text

@@ -1,9 +1,9 @@
-//! The places of a door's connections: who gets one, and who loses it to whom.
+//! The places of a door's connections: which connection gets one, and which it displaces.
 //!
 //! # Why the owner is served
 //!
-//! Whoever can reach a TCP address can open connections to it, as many and as fast as they like. The
-//! owner is one of them until his token has been read. So nobody waits outside for a place: a connection
+//! Any host that can reach a TCP address can open connections to it, as many and as fast as it likes. The
+//! owner is one of them until the token has been read. So no connection waits outside for a place: it
 //! is always taken in, and where there is no room another goes.
 //!
 //! Connections that have proven nothing have places of their own, [`UNPROVEN_MAX`] in all and
@@ -12,17 +12,17 @@
 //! has all it may have, and otherwise the oldest of the address that has the most. A client that means it
 //! sends its header right after the handshake. [`super::serve`] takes in [`TAKEN_IN_AT_ONCE`] at most
 //! before it reads what has come, so that an owner whose header is there is among the proven after one
-//! such turn, in which even strangers at his own address could have displaced only [`TAKEN_IN_AT_ONCE`]
-//! of [`UNPROVEN_OF_ONE_MAX`], older ones than he is. Whatever they hold open, half-sent or silent, is
-//! older and goes first. Those that nobody displaces end [`PROVEN_WITHIN`] after they came, and each
+//! such turn, in which even strangers at the same address could have displaced only [`TAKEN_IN_AT_ONCE`]
+//! of [`UNPROVEN_OF_ONE_MAX`], all of them older. Whatever they hold open, half-sent or silent, is
+//! older and goes first. Those that are not displaced end [`PROVEN_WITHIN`] after they came, and each
 //! refusal ends its connection, so that there is nothing behind it to be answered.
 //!
 //! The proven have [`PROVEN_MAX`] places; of them the one goes that has not moved a byte for the longest:
 //! one that is idle between two requests, or whose peer takes nothing. One whose request is being answered
 //! is not idle, since it is we who let it wait, and keeps its place: were the oldest of those to go, each
-//! newcomer would take the place of the one that is answered next, and nobody would be answered. Where
-//! all [`PROVEN_MAX`] are being answered a newcomer is told to come again. Where there is no token everybody
-//! on the machine can prove himself, and that is all that is promised there; the socket has a crowd, a
+//! newcomer would take the place of the one that is answered next, and no request would be answered. Where
+//! all [`PROVEN_MAX`] are being answered a newcomer is asked to retry. Where there is no token any user
+//! of the machine counts as proven, and that is all that is promised there; the socket has a crowd, a
 //! thread and places of its own.
 
 use std::net::IpAddr;
@@ -117,7 +117,7 @@ struct Held {
     life: Arc<Life>,
 }
 
-/// What a connection's parts tell each other: who reads and writes, who answers, who counts.
+/// What a connection's parts share: its reader and writer, its answering thread, and its counter.
 #[derive(Debug, Default)]
 pub struct Life {
     /// One more than the place in [`Ended::ALL`]; 0 while it goes on.
@@ -142,7 +142,7 @@ impl Life {
         self.is_proven.load(Ordering::Relaxed)
     }
 
-    /// How it ended; [`Ended::Done`] where nobody said.
+    /// How it ended; [`Ended::Done`] where nothing was set.
     fn ended(&self) -> Ended {
         let word = usize::from(self.ended.load(Ordering::Relaxed));
         word.checked_sub(1).map_or(Ended::Done, |place| Ended::ALL[place])
@@ -320,7 +320,7 @@ mod tests {
         let many: Vec<Place> = (3..103).map(|last| crowd.enter(address(last))).collect();
         assert_eq!(strangers.iter().filter(|place| stays(place)).count(), 0);
         assert_eq!(many.iter().filter(|place| stays(place)).count(), UNPROVEN_MAX);
-        assert!(!stays(&owner), "all have one, and he is the oldest");
+        assert!(!stays(&owner), "all have one, and the owner's is the oldest");
         let counts = crowd.counts();
         assert_eq!((counts.came, counts.open), (1_101, 1_101));
         drop((owner, strangers, many));

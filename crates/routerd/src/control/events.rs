@@ -21,7 +21,7 @@ use super::fabric_view::hear;
 pub const STREAMS_MAX: usize = 8;
 /// The least time between two events: 20 a second.
 pub const BETWEEN_EVENTS: Duration = Duration::from_millis(50);
-/// Events that may wait for who listens.
+/// Events that may wait for a listener.
 const EVENTS_WAITING: usize = 4;
 
 /// A body that is written while it is read.
@@ -73,7 +73,7 @@ pub fn events(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer
     let (say, pieces) = channel(EVENTS_WAITING);
     tokio::spawn(async move {
         let mut told = None;
-        // Between two events nothing is done but to see whether anybody still listens.
+        // Between two events nothing is done but to see whether the client still listens.
         while tokio::time::timeout(BETWEEN_EVENTS, say.closed()).await.is_err() {
             let asked = Arc::clone(&commands);
             let heard = tokio::task::spawn_blocking(move || asked.ask(hear)).await;
@@ -86,7 +86,7 @@ pub fn events(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer
             else {
                 return;
             };
-            // Who listens slowly misses some, and is told the latest.
+            // A slow listener misses some events, and gets the latest.
             match say.try_send(Bytes::from(format!("event: fabric\ndata: {event}\n\n"))) {
                 Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => return,
                 Ok(()) | Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => {}

@@ -12,7 +12,7 @@ use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::Router;
 use nilometer_wire::Time;
 
-/// Filters that are told of at once.
+/// Filters that are reported at once.
 const TOLD_AT_ONCE: usize = 1_000;
 
 impl CommandChannel {

@@ -1,8 +1,8 @@
-//! The lock beside a socket, without which nobody takes its place.
+//! The lock beside a socket, without which no process may replace it.
 //!
-//! Any user can have a lock of whatever he can open, so a directory that others can read is no place for
-//! one: whoever locks it keeps a router from starting. The lock is a file that its owner alone can open,
-//! is asked for without waiting, and is removed by who has it. Two routers that start at the same moment
+//! Any user can lock whatever file they can open, so a directory that others can read is no place for
+//! one: locking it would keep a router from starting. The lock is a file that its owner alone can open,
+//! is requested without waiting, and is removed by its holder. Two routers that start at the same moment
 //! wait for each other for a fraction of a second.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use nilometer_linux::system_file::system_text;
 
-/// How often a lock is asked for, and how long after the other.
+/// How often a lock is tried, and the pause between two tries.
 const ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
@@ -33,7 +33,7 @@ impl Lock {
     /// The lock of the place of a socket called `name` in `folder`.
     ///
     /// # Errors
-    /// When somebody has it, by his process where that can be told, or the file is not ours alone.
+    /// When another process has it, which is named where it is known, or the file is not ours alone.
     pub fn take(folder: &Path, name: &str) -> Result<Lock> {
         let path = folder.join(format!(".{name}.lock"));
         let shown = path.display().to_string();
@@ -56,7 +56,7 @@ impl Lock {
             let about = file.metadata().with_context(step)?;
             check(&about, &shown)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Who had it may have removed it meanwhile; then another can have the new one.
+                // The former holder may have removed it meanwhile; then another can have the new one.
                 Ok(()) if fs::symlink_metadata(&path).is_ok_and(|now| is_same(&now, &about)) => {
                     return Ok(Lock { path, _file: file });
                 }
@@ -77,7 +77,7 @@ impl Drop for Lock {
     }
 }
 
-/// Whether a lock is a file that nobody else can open.
+/// Whether a lock is a file that no other user can open.
 fn check(about: &Metadata, shown: &str) -> Result<()> {
     ensure!(!about.is_symlink(), "{shown} is a symbolic link and no lock of ours; take it away");
     ensure!(about.is_file(), "{shown} is no regular file and no lock of ours; take it away");
@@ -99,7 +99,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Who holds a lock of this file, as `/proc` tells it: `process 1234 (sleep)`.
+/// The holder of a lock of this file, according to `/proc`: `process 1234 (sleep)`.
 fn holder(about: &Metadata) -> Option<String> {
     let locks = system_text("/proc/locks").ok()?;
     let inode = about.ino().to_string();
@@ -147,7 +147,7 @@ mod tests {
     fn a_lock_is_had_once_and_names_who_has_it() {
         let folder = std::env::temp_dir().join(format!("nilometer-lock-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let lock = Lock::take(&folder, "r.sock").expect("nobody has it");
+        let lock = Lock::take(&folder, "r.sock").expect("the lock is free");
         let refused = Lock::take(&folder, "r.sock").expect_err("it is taken").to_string();
         assert!(refused.contains(&format!("process {} (", std::process::id())), "{refused}");
         Lock::take(&folder, "other.sock").expect("another place");

@@ -21,9 +21,9 @@ use crate::tally::{self, PortTally};
 
 /// Queues that are looked at for one request.
 const QUEUES_LOOKED_AT: u32 = 4_096;
-/// Ports that are named to who asked for one that is not there.
+/// Ports that are named in the answer to a request for one that does not exist.
 const PORTS_NAMED: usize = 16;
-/// Neighbours that are told of.
+/// Neighbours that are reported.
 const NEIGHBOURS_TOLD: usize = 4_096;
 
 pub(super) fn shown_mac(mac: [u8; 6]) -> String {
@@ -155,7 +155,7 @@ fn addresses(plan: &PortPlan) -> Vec<String> {
     four.chain(six).collect()
 }
 
-/// The section of a port, with what its discipline was told. Panics where there is no such port.
+/// The section of a port, with the settings of its discipline. Panics where there is no such port.
 fn settings(config: &RouterConfig, number: usize, plan: &PortPlan) -> Option<serde_json::Value> {
     let section = &config.ports[number];
     let place = PortPlace { plan, number, rate: section.rate, config };

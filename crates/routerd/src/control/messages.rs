@@ -1,6 +1,6 @@
 //! What a running router says of itself: messages with a level, to stderr or a file, the latest kept.
 //!
-//! Whoever says something hands it over and goes on: the thread that forwards never waits for a
+//! A thread that reports something hands it over and goes on: the thread that forwards never waits for a
 //! terminal or a disk. A thread of its own writes, from a bounded queue; what finds no room there is
 //! counted, and so is what the disk refuses. The latest [`KEPT`] messages stay readable in any case.
 
@@ -124,7 +124,7 @@ impl Messages {
         Ok(Messages { inner: Arc::new(Mutex::new(inner)), writer, failed })
     }
 
-    /// Says something; waits for nobody.
+    /// Queues a message without waiting.
     pub fn say(&self, level: Level, text: impl Into<String>) {
         let mut inner = self.lock();
         if level > inner.level {
@@ -207,7 +207,7 @@ impl Messages {
     }
 }
 
-/// Writes until nobody is left who could say anything.
+/// Writes until no sender is left.
 fn write_down(tasks: &Receiver<Task>, failed: &AtomicU64) {
     let mut file: Option<Box<dyn Write + Send>> = None;
     while let Ok(task) = tasks.recv() {

@@ -50,7 +50,7 @@ use super::snmp::Subagent;
 
 /// The control processor of a running router, which ends when this value goes.
 pub struct Control {
-    /// What it does, for whoever is in the same process.
+    /// Its operations, for callers in the same process.
     pub commands: Arc<CommandChannel>,
     server: Option<Server>,
     socket: Option<Claimed>,

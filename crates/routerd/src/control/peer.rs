@@ -1,10 +1,10 @@
-//! Who is on the other side of a door, as those behind it need to know.
+//! The peer of a connection, as far as the control processor needs to know it.
 
-/// Who asks.
+/// The client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process of the same user, by the socket.
     Owner,
-    /// Somebody by TCP.
+    /// A client by TCP.
     Remote,
 }

@@ -84,7 +84,7 @@ impl CommandChannel {
         listing
     }
 
-    /// Who tells routes, and how many.
+    /// The sources of routes, and how many each has.
     pub(super) fn sources(&self) -> Vec<SourceView> {
         let view = |count: rib_thread::RouteCount| SourceView {
             source: count.source.to_string(),
@@ -165,7 +165,7 @@ impl CommandChannel {
     }
 }
 
-/// The list that is asked for, if one is.
+/// The list that is requested, if one is.
 fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
     let RoutesAsked { within, source, after, most, .. } = asked;
     if (within, source, after, most) == (&None, &None, &None, &None) {
@@ -234,7 +234,7 @@ fn route_view(told: &rib_thread::RouteView, config: &RouterConfig) -> RouteView 
     }
 }
 
-/// What `ip route` calls an `rtm_protocol`; its number where it has no name that everybody knows.
+/// What `ip route` calls an `rtm_protocol`; its number where it has no well-known name.
 fn protocol_name(number: u8) -> String {
     let name = match number {
         2 => "kernel",

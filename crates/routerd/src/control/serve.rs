@@ -1,4 +1,4 @@
-//! The doors of the control processor: connections taken in, timed, and asked who they are.
+//! The doors of the control processor: connections accepted, timed, and authenticated.
 //!
 //! A door is a Unix socket, open to its owner alone, or a TCP address. TCP on loopback is open to every
 //! user of the machine; every other address needs a token, and where there is a token every request by
@@ -52,7 +52,7 @@ pub const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(3_600);
 /// Connections by TCP that the kernel keeps until they are taken in.
 const BACKLOG: i32 = 1_024;
-/// The least time between two requests at a door, whoever asks.
+/// The least time between two requests at a door, from any client.
 const BETWEEN_REQUESTS: Duration = Duration::from_micros(500);
 /// Threads of a door that wait for answers of the forwarding thread.
 const WAITING_THREADS: usize = 8;
@@ -83,7 +83,7 @@ impl Door {
         let listen = || -> std::io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
-            // Connections have them from who listens.
+            // Connections inherit them from the listener.
             socket.set_send_buffer_size(SOCKET_BYTES)?;
             socket.set_recv_buffer_size(SOCKET_BYTES)?;
             socket.bind(&address.into())?;
@@ -218,7 +218,7 @@ struct Gate {
     last: Mutex<Instant>,
 }
 
-/// Takes in who comes to a door.
+/// Accepts the connections at a door.
 async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     let gate = |peer, token| {
         let (paths, last) = (endpoints::paths(Arc::clone(&commands)), Mutex::new(Instant::now()));
@@ -240,7 +240,7 @@ async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     }
 }
 
-/// Takes in whoever comes, and has those looked at who are here, in turn.
+/// Accepts new connections, and has the present ones looked at, in turn.
 async fn take_in<S>(
     crowd: &Arc<Crowd>,
     gate: &Arc<Gate>,
@@ -306,7 +306,7 @@ where
 }
 
 impl Gate {
-    /// Asks who it is, waits for the request's turn, and has it answered in time.
+    /// Authenticates it, waits for the request's turn, and has it answered in time.
     async fn pass(&self, mut request: Request<Body>, place: &Place) -> Response {
         if self.peer == Peer::Remote
             && let Err(refused) = self.admit(&request)
@@ -356,7 +356,7 @@ fn turned_away(refused: Refused, place: &Place) -> Response {
     response
 }
 
-/// Whether a request carries the token that is asked for, if one is.
+/// Whether a request carries the required token, if one is required.
 fn has_token(headers: &HeaderMap, token: Option<&str>) -> Result<(), Refused> {
     let Some(token) = token else { return Ok(()) };
     let text = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

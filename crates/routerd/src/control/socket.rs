@@ -2,7 +2,7 @@
 //!
 //! A socket file stays behind when its process is killed, and it looks like that of a live one. So the
 //! place is taken under a lock beside it (`lock`): what answers is alive and is left alone, what
-//! does not and is a socket of ours is replaced, and anything else is somebody's file. The socket is made
+//! does not and is a socket of ours is replaced, and anything else is another program's file. The socket is made
 //! in a directory that only its owner can enter and moved when its mode is 0600, so that there is no
 //! moment at which another could connect.
 
@@ -96,7 +96,7 @@ fn make_room(path: &Path) -> Result<()> {
     }
 }
 
-/// The directory of sockets where none is given, and who runs routers has it alone:
+/// The directory of sockets where none is given, which only the user that runs routers can use:
 /// `$XDG_RUNTIME_DIR/nilometer`, or `/run/nilometer` for root.
 pub fn usual_folder() -> Option<PathBuf> {
     let told = std::env::var_os("XDG_RUNTIME_DIR").filter(|told| !told.is_empty());
@@ -134,15 +134,15 @@ mod tests {
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("router.sock");
         let refusal = |path: &Path| format!("{:#}", Claimed::listen(path).expect_err("refused"));
-        let (listener, claimed) = Claimed::listen(&path).expect("nobody is there");
+        let (listener, claimed) = Claimed::listen(&path).expect("the socket is free");
         let mode = fs::symlink_metadata(&path).expect("it is there").mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(refusal(&path).contains("somebody listens"));
-        // As after SIGKILL: nobody listens, and the file stays.
+        // As after SIGKILL: no process listens, and the file stays.
         drop(listener);
         std::mem::forget(claimed);
         assert!(path.exists());
-        let (_listener, claimed) = Claimed::listen(&path).expect("nobody listens");
+        let (_listener, claimed) = Claimed::listen(&path).expect("no process listens");
         drop(claimed);
         assert!(!path.exists());
         fs::write(&path, b"mine").expect("written");

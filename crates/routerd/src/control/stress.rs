@@ -100,7 +100,7 @@ impl CommandChannel {
         Ok(StressReport { queueing: queueing.to_owned(), live, simulated })
     }
 
-    /// The test in virtual time, which is played once for all who ask.
+    /// The test in virtual time, which is played once for all clients.
     fn simulated(&self, plan: &StressPlan, variant: Variant) -> Result<SimulatedStress, Refused> {
         let mut known = self.simulated.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, figures)) = known.as_ref().filter(|it| it.0 == (*plan, variant)) {
@@ -119,7 +119,7 @@ fn packets_most(plan: &StressPlan) -> f64 {
     plan.sources as f64 * seconds / packet_s
 }
 
-/// Whom the packets of each stage go to: a neighbour by hand behind the stage's port, whose link is held
+/// The destination of each stage's packets: a neighbour by hand behind the stage's port, whose link is held
 /// to the rate of the fabric's.
 fn targets(plan: &StressPlan, config: &RouterConfig) -> Result<Vec<IpAddr>, String> {
     let target = |number: usize| {

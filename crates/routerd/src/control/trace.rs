@@ -1,6 +1,6 @@
 //! Packets of chosen flows, as a capture that is written while it is read.
 //!
-//! A filter with `copy = true` has copies of its packets made. Where somebody listens, the forwarding
+//! A filter with `copy = true` has copies of its packets made. Where a client listens, the forwarding
 //! thread hands each on and never waits: what finds no room is counted and gone. One listener at a time
 //! has them; without one they go back to the memory at once. A stamp is the moment of the turn at which
 //! the copy was handed over, so packets of one turn may have the same.
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Chosen packets as pcapng, from now on.
 ///
 /// # Errors
-/// 409 when somebody else has them, 503 when there are too many streams.
+/// 409 when another client has them, 503 when there are too many streams.
 pub async fn trace(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer {
     let place = place(streams)?;
     let (to, packets) = channel(COPIES_WAITING);
@@ -51,7 +51,7 @@ fn begin(driver: &mut Driver, to: Sender<Traced>) -> Option<Vec<String>> {
     driver.set_tracer(Tracer::new(to)).then_some(names)
 }
 
-/// Writes until nobody reads.
+/// Writes until the client stops reading.
 async fn write(
     mut writer: CaptureWriter<Vec<u8>>,
     mut packets: Receiver<Traced>,

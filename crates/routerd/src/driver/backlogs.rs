@@ -194,7 +194,7 @@ impl Driver {
         self.backlogs = Some(Box::new(Backlogs::new(zero, self.router.ports().len())));
     }
 
-    /// What waited at each port up to now, by number; nothing where nobody has asked for it.
+    /// What waited at each port up to now, by number; nothing where the watch is off.
     pub fn backlogs(&mut self) -> Vec<PortCourses> {
         let now = self.now();
         let Some(watch) = &mut self.backlogs else { return Vec::new() };
@@ -231,7 +231,7 @@ mod tests {
         assert!((whole.mean_bytes - 110.0).abs() < 1e-9, "{whole:?}");
     }
 
-    /// However long it gets, its integral is that of the steps it was told of, and its room is bounded.
+    /// However long it gets, its integral is that of the steps reported to it, and its room is bounded.
     #[test]
     fn a_long_course_stays_short_and_keeps_its_sums() {
         let mut course = Course::default();

@@ -8,15 +8,15 @@
 //!   every 10 ms    a tenth of the flows: credit what they have forwarded; has the neighbour moved, or
 //!                  is there anything at the link to wait for? then ask the pipeline again
 //!   100 times idle (ten seconds): take it back
-//!   routes, next hops, links changed, or somebody was listened to (filters, ports, neighbours, the
+//!   routes, next hops, links changed, or a command was executed (filters, ports, neighbours, the
 //!                  fabric, disciplines, rates): ask the pipeline again about all of them
 //! ```
 //!
-//! Who may have one at all is the pipeline's to say ([`nilometer_router::pipeline::shortcut`]); where the
-//! fabric lets nobody, frames are not even looked at for candidates.
+//! The pipeline decides which flows may have one ([`nilometer_router::pipeline::shortcut`]); where the
+//! fabric allows none, frames are not even looked at for candidates.
 //!
-//! What it is told holds for shortcuts before it answers; routes, which another thread writes, and
-//! neighbours within 100 ms. Who asks for counters gets those of this moment.
+//! A command holds for shortcuts before it is answered; routes, which another thread writes, and
+//! neighbours within 100 ms. A request for counters gets those of this moment.
 //!
 //! Where the routing table is never still, all would be asked about all the time. That is done every
 //! [`EVERY`] at most.
@@ -78,7 +78,7 @@ pub(super) struct Grants {
     looked: Instant,
     /// Something has changed that all of them rest on.
     is_stale: bool,
-    /// Where grants are written down, if anybody wants to know.
+    /// Where grants are logged, if at all.
     log: Option<OffloadLog>,
 }
 
@@ -99,7 +99,7 @@ impl Grants {
         }
     }
 
-    /// Writes down from now on who has a shortcut.
+    /// Logs from now on which flows have a shortcut.
     pub(super) fn log(&mut self) -> OffloadLog {
         self.log.insert(OffloadLog::default()).clone()
     }
@@ -140,7 +140,7 @@ impl Grants {
         }
     }
 
-    /// At the end of a turn: what has left, who is to be granted a shortcut, who still deserves his.
+    /// At the end of a turn: what has left, which flows get a shortcut, and which keep theirs.
     pub(super) fn turn(&mut self, mut turn: Turn<'_>, memory: &mut Memory) {
         self.table.left(memory.take_unmarked());
         for (input, key) in std::mem::take(&mut self.candidates) {
@@ -205,7 +205,7 @@ impl Grants {
         true
     }
 
-    /// Grants a flow its shortcut, and one of TCP the way back as well: who has answered is about to send.
+    /// Grants a flow its shortcut, and one of TCP the way back as well: a host that has answered is about to send.
     fn grant(&mut self, turn: &mut Turn<'_>, input: u16, key: Key<u32>) {
         let Some(output) = self.grant_one(turn, input, key) else { return };
         if key.protocol == protocol::TCP {
@@ -259,7 +259,7 @@ impl Grants {
         }
     }
 
-    /// Credits what a flow has forwarded; one that has forwarded anything is not idle, whoever looks.
+    /// Credits what a flow has forwarded; one that has forwarded anything is not idle, whichever caller looks.
     fn credit(&mut self, number: usize, router: &mut Router) {
         let Granted { place, input, shortcut, idle, .. } = &mut self.granted[number];
         let forwarded = self.table.forwarded(*place);

@@ -4,14 +4,14 @@
 //! frames come fast enough for several of them to gather in [`REST_MAX`], the driver rests after a turn
 //! that took some, as a card moderates its interrupts, until about [`ENOUGH`] have come.
 //!
-//! Nobody is held up for whom it would not pay:
+//! No frame is held up where it would not pay:
 //!
 //! * where frames are few, each finds the driver asleep and wakes it. What decides is the pace of the
 //!   frames that came since the turn before, so a lone packet after silence, or a question and its
 //!   answer, never wait;
 //! * a turn that took [`ENOUGH`] is followed by the next at once: frames come as fast as they go;
 //! * a timer of the pipeline is met as exactly as without a rest;
-//! * where a link is held to a rate or has a length, frames are told the time when they are taken in,
+//! * where a link is held to a rate or has a length, frames are timestamped when they are taken in,
 //!   and a link that stands idle loses what it could have sent. So there is no rest while any port is
 //!   [`paced`](Gathering::set_paced).
 

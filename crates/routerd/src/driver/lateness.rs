@@ -66,7 +66,7 @@ impl Driver {
         self.lateness.as_ref().map(|watch| watch.found)
     }
 
-    /// One turn, and how late it comes where somebody wants to know.
+    /// One turn, and how late it comes where that is recorded.
     pub(super) fn watched_turn(&mut self) -> bool {
         if self.lateness.is_some() {
             let (now, due) = (self.now(), self.router.poll_timeout());

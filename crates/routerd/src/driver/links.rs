@@ -27,7 +27,7 @@ impl Driver {
             self.distrust();
             let name = self.port_name(number).to_owned();
             self.say(Level::Info, format!("port {name} is {}", presence.name()));
-            // A port that nobody has plugged in has no link to tell of.
+            // A port that is not plugged in has no link to report.
             let is_up = presence == Presence::Up;
             let _ = self.change(
                 || Command::Link { port: number, is_up },

@@ -7,8 +7,8 @@
 //!                     few frames, and more to come?  rest until some have gathered
 //! ```
 //!
-//! Everything that forwards belongs to this thread, so there is not a lock on a packet's way. Whoever
-//! wants to look or to change something says so with a function, which runs between two turns and
+//! Everything that forwards belongs to this thread, so there is not a lock on a packet's way. A caller
+//! that wants to look or to change something passes a function, which runs between two turns and
 //! sees a router at rest ([`Remote::call`]); that is what "changed live, without loss" rests on.
 //! Routes are the exception: their tables are written by another thread while this one reads.
 //!
@@ -104,11 +104,11 @@ pub struct Driver {
     /// Turns that were made, and those after which it slept.
     turns: (u64, u64),
     spinning: Spinning,
-    /// Who is told what happens to ports; stderr where nobody is.
+    /// The receiver of port events; stderr where there is none.
     messages: Option<Messages>,
-    /// Who gets the copies that filters ask for.
+    /// The receiver of the copies that filters request.
     tracer: Option<Tracer>,
-    /// Who is told which ports come and go.
+    /// The watcher of ports that come and go.
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
     stalls: Option<stalls::Watch>,
@@ -251,7 +251,7 @@ impl Driver {
     /// messages, because who fails next hops may wait for this thread to take them.
     pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
         for (number, slot) in self.slots.iter().enumerate() {
-            // Who has stopped watching does not want to know.
+            // A watcher that has stopped needs no message.
             let _ = watcher.send((number, slot.presence));
         }
         self.watcher = Some(watcher);
@@ -352,7 +352,7 @@ impl Driver {
         }
     }
 
-    /// Does what was said. Who said it is answered when it holds for shortcuts as well.
+    /// Executes a command. Its sender is answered when it holds for shortcuts as well.
     fn listen(&mut self) -> bool {
         let mut any = false;
         while let Some(word) = self.ear.next_word() {

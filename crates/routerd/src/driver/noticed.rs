@@ -2,7 +2,7 @@
 //!
 //! Of each bucket of the table of shortcuts the last few flows are remembered, the latest first, with how
 //! many packets of each have come since it was last forgotten. So flows that share a bucket and take
-//! turns are all noticed, and who sends every packet from another address never is: each of these is
+//! turns are all noticed, and a sender that changes its address with every packet never is: each flow is
 //! forgotten before it comes again.
 
 use nilometer_linux::flow_offload::Mark;

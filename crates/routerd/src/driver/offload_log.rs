@@ -26,7 +26,7 @@ pub struct OffloadLog(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Those that nobody has taken yet.
+    /// Those that have not been taken yet.
     fresh: Vec<OffloadEvent>,
     written: usize,
 }

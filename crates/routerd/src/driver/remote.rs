@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Driver;
 
-/// What may be said to the driver; what comes of it answers whoever said it.
+/// What may be said to the driver; the result is returned to the caller.
 pub(super) type Word = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
 /// Answers, when what was said is in force.
 pub(super) type Answer = Box<dyn FnOnce()>;

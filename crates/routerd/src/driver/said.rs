@@ -1,4 +1,4 @@
-//! What the driver says of ports and plugins, and to whom.
+//! The driver's messages about ports and plugins, and their receivers.
 
 use nilometer_files::say;
 

@@ -6,7 +6,7 @@
 //! turn before was long ago, little of that time was spent computing, and there were more frames than
 //! one turn takes. A thread that slept because nothing came finds fewer.
 //!
-//! The question costs a system call for each turn, so it is asked only where somebody wants to know.
+//! The question costs a system call for each turn, so it is asked only where stalls are recorded.
 
 use std::time::{Duration, Instant};
 

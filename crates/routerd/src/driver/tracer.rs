@@ -1,4 +1,4 @@
-//! Copies of packets that filters chose, on their way from the forwarding thread to who listens.
+//! Copies of packets that filters chose, on their way from the forwarding thread to the listener.
 
 use std::time::SystemTime;
 
@@ -28,7 +28,7 @@ impl Tracer {
         Tracer { to, lost: 0 }
     }
 
-    /// Hands a packet on, if there is room; whether somebody still listens.
+    /// Hands a packet on, if there is room; whether the listener is still there.
     pub fn hand_on(&mut self, packet: Traced) -> bool {
         match self.to.try_send(packet) {
             Ok(()) => true,
@@ -40,7 +40,7 @@ impl Tracer {
         }
     }
 
-    /// Whether nobody listens any more.
+    /// Whether the listener is gone.
     pub fn is_over(&self) -> bool {
         self.to.is_closed()
     }
@@ -52,7 +52,7 @@ impl Tracer {
 }
 
 impl Driver {
-    /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
+    /// Lets `tracer` have the copies that filters request; whether they were free.
     pub fn set_tracer(&mut self, tracer: Tracer) -> bool {
         let is_free = self.tracer.as_ref().is_none_or(Tracer::is_over);
         if is_free {

@@ -184,7 +184,7 @@ impl Command {
                 router.send_signalling(now, *port, *next_hop, packet, memory);
             }
             Command::Link { port, is_up } => {
-                // A port that nobody has plugged in has no link to tell of.
+                // A port that is not plugged in has no link to report.
                 let _ = router.set_link(now, *port, *is_up, memory);
             }
         }

@@ -44,7 +44,7 @@ pub enum Input {
         /// The frames.
         frames: Vec<Vec<u8>>,
     },
-    /// A frame came from who runs beside the router.
+    /// A frame was injected from beside the router.
     Inject {
         /// When.
         now: u64,

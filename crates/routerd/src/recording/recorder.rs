@@ -68,7 +68,7 @@ impl Sink {
 struct Shared {
     /// Taken for the duration of one input to the pipeline.
     order: Mutex<()>,
-    /// Route keepers who wait for it.
+    /// RIB threads that wait for it.
     waiting: AtomicUsize,
     sink: Mutex<Sink>,
 }
@@ -134,9 +134,9 @@ impl TableRecorder {
 pub struct Turn(Arc<Shared>);
 
 impl Turn {
-    /// Nobody else has an input as long as this is kept.
+    /// No other thread can record an input as long as this is kept.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
-        // (A lock that is taken again at once lets nobody in.)
+        // (A lock that is taken again at once lets no other thread in.)
         while self.0.waiting.load(Ordering::Acquire) > 0 {
             thread::sleep(AFTER_YOU);
         }

@@ -3,13 +3,13 @@
 //! Sources of routes (zebra by the forwarding plane manager's protocol, the kernel by netlink) tell their
 //! news into one bounded channel; the RIB thread applies them. What the operator says (static
 //! routes, addresses of ports) it applies in the caller's thread, and it is done when the call returns.
-//! Those who forward hold readers of the forwarding tables, which see each change at once and wait for
-//! nobody, and a [`HopsReader`], which they ask between batches.
+//! Forwarding threads hold readers of the forwarding tables, which see each change at once and never
+//! wait, and a [`HopsReader`], which they ask between batches.
 //!
 //! Each piece of news is done in three steps, so that no packet meets a route whose next hop it does not
 //! know: new next hops are numbered, the snapshot that knows them is published and taken by every
 //! reader, and only then the routes lead there; what no route leads to any more is let go last. The
-//! tables are locked for a piece of [`PIECE`] updates at most, and whoever calls comes before news: a
+//! tables are locked for a piece of [`PIECE`] updates at most, and callers come before news: a
 //! failed port is out of all groups as soon as the piece that is being done is done. Only the sweep after
 //! a replay goes over the whole table at once.
 
@@ -45,7 +45,7 @@ pub use walk::{Listing, Selection};
 
 /// Updates for which the tables are locked at once.
 pub const PIECE: usize = 256;
-/// Batches of news that may wait; who tells more waits, too.
+/// Batches of news that may wait; a source of more blocks.
 const NEWS_MAX: usize = 64;
 /// No batch of packets lasts longer, even where its thread must wait for a processor: with eighteen
 /// threads on two, some waited for more than 20 ms.
@@ -72,7 +72,7 @@ impl Default for Engines {
     }
 }
 
-/// Who looks up in both tables.
+/// The readers of both tables.
 pub struct Readers {
     /// Of IPv4.
     pub v4: Box<dyn Lookups<u32>>,
@@ -98,7 +98,7 @@ type Told = BTreeMap<AnyPrefix, RouteTarget>;
 /// What the thread and the callers share.
 struct Shared {
     table: Mutex<Table>,
-    /// Callers who wait for the table; news wait for them.
+    /// Callers that wait for the table; news wait for them.
     callers: AtomicUsize,
     /// Whose turn it is to apply updates.
     turn: Mutex<()>,
@@ -170,7 +170,7 @@ impl RibThread {
         self.news.clone()
     }
 
-    /// Readers of both tables, for one who forwards.
+    /// Readers of both tables, for a forwarding thread.
     ///
     /// # Errors
     /// When a table has as many as it may have.
@@ -181,7 +181,7 @@ impl RibThread {
         readers.context("the forwarding table has as many readers as it may have")
     }
 
-    /// The next hops, for one who forwards: to be asked before each batch, and told before sleep.
+    /// The next hops, for a forwarding thread: to be asked before each batch, and rested before sleep.
     pub fn hops(&self) -> HopsReader {
         self.shared.latest.reader()
     }
@@ -193,7 +193,7 @@ impl RibThread {
     }
 
     /// What the operator entered, in place of what was entered before. Returns how many of the routes
-    /// found no room; who minds enters again what was before.
+    /// found no room; a caller that minds restores the former ones.
     pub fn set_static(&self, routes: &[StaticRoute]) -> u64 {
         let wanted = routes.iter().map(|route| {
             let members = route.members.clone();

@@ -1,9 +1,9 @@
 //! A forwarding table that serves, and the one that takes its place under updates.
 //!
 //! The new table is filled from a copy of the routes while the old one goes on to be updated; what
-//! changes meanwhile is noted and made up for at the end. From then on both are updated, until whoever
-//! looks up has gone over from the one to the other: a route is never looked up in a table that nobody
-//! keeps.
+//! changes meanwhile is noted and made up for at the end. From then on both are updated, until every
+//! reader has gone over from the one to the other: a route is never looked up in a table that is no
+//! longer updated.
 
 use std::mem;
 
@@ -35,7 +35,7 @@ impl<A: Recorded> Serving<A> {
         self.fib.bytes()
     }
 
-    /// One more who looks up.
+    /// Adds a reader.
     pub(super) fn reader(&self) -> Option<Box<dyn Lookups<A>>> {
         self.fib.reader()
     }
@@ -64,7 +64,7 @@ impl<A: Recorded> Serving<A> {
         self.noted = None;
     }
 
-    /// Nobody looks up in the former table any more.
+    /// No reader uses the former table any more.
     pub(super) fn let_former_go(&mut self) {
         self.former = None;
     }

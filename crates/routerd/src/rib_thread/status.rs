@@ -11,7 +11,7 @@ use super::{RibThread, Table};
 /// How many routes a source has told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteCount {
-    /// Who.
+    /// The source.
     pub source: Source,
     /// Of IPv4.
     pub v4: usize,

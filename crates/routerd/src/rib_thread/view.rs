@@ -6,12 +6,12 @@ use nilometer_router::{Address, AnyPrefix, Member, Prefix, Rib, Route, Source};
 
 use super::Table;
 
-/// A route as it is told to a person.
+/// A route as it is shown to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteView {
     /// Where to.
     pub prefix: AnyPrefix,
-    /// Who told it.
+    /// Its source.
     pub source: Source,
     /// By which protocol the source has it (`rtm_protocol`).
     pub protocol: u8,

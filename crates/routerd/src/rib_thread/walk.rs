@@ -1,12 +1,12 @@
 //! Lists of routes, made in pieces, between which changes get in.
 //!
 //! To go over a full table takes some ten milliseconds, in which no route could change and no port fail
-//! over. So who makes a list lets the table go after each [`HELD`], or, where that is longer, after one
-//! part of a family's prefixes ([`Rib::PARTS`]), and comes back when whoever waited has had his turn. The
+//! over. So the thread that makes a list releases the table after each [`HELD`], or, where that is longer, after one
+//! part of a family's prefixes ([`Rib::PARTS`]), and comes back when the waiting threads have had their turn. The
 //! first time around it finds out which prefixes are the first in order; then it reads the ways of these.
 //!
-//! What changes meanwhile is told as it was or as it is. A prefix that has a route all the time is told
-//! once, with the ways that it had at one moment; one that comes or goes meanwhile is told or not.
+//! A route that changes meanwhile is listed as it was or as it is. A prefix that has a route all the time is
+//! listed once, with the ways that it had at one moment; one that comes or goes meanwhile is listed or not.
 
 use std::ops::Deref;
 use std::thread;
@@ -19,10 +19,10 @@ use super::view::{RouteView, view};
 
 /// How long a list keeps the table before it lets changes in.
 const HELD: Duration = Duration::from_micros(200);
-/// How long it then stays away: until whoever waits has been woken.
+/// How long it then stays away: until the waiting threads have been woken.
 const AWAY: Duration = Duration::from_micros(50);
 
-/// Which routes are asked for.
+/// Which routes are requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Of this source alone.
@@ -35,7 +35,7 @@ pub struct Selection {
     pub most: usize,
 }
 
-/// Routes that were asked for, and how many more there are of them.
+/// Routes that were requested, and how many more there are of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The first, by prefix.

@@ -73,7 +73,7 @@ pub enum Value {
     EndOfMibView,
 }
 
-/// What is asked for: a name to begin at, whether itself counts, and one to end before.
+/// What is requested: a name to begin at, whether itself counts, and one to end before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Where to begin.

@@ -36,7 +36,7 @@ const INTERFACES: &[u32] = &[1, 3, 6, 1, 2, 1, 2];
 const IF_ENTRY: &[u32] = &[1, 3, 6, 1, 2, 1, 2, 2, 1];
 const IF_X_ENTRY: &[u32] = &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1];
 const IP: &[u32] = &[1, 3, 6, 1, 2, 1, 4];
-/// netSnmpPlaypen, and a number that nobody else there is likely to have.
+/// netSnmpPlaypen, and a number that no other MIB there is likely to have.
 const OURS: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711];
 const QUEUE_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 1, 1];
 const FILTER_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 2, 1];

@@ -28,7 +28,7 @@ use super::control::command_channel::CommandChannel;
 use super::control::messages::Level;
 use super::worker::Worker;
 
-/// For how long what was read is told again.
+/// For how long values that were read are reused.
 const FRESH: Duration = Duration::from_secs(1);
 /// Between two tries to reach the daemon.
 const AGAIN: Duration = Duration::from_secs(5);
