@@ -20,7 +20,7 @@ pub(super) const PROG_TEST_RUN: libc::c_long = 10;
 pub(super) const LINK_CREATE: libc::c_long = 28;
 pub(super) const LINK_DETACH: libc::c_long = 34;
 
-/// A map as it is asked for.
+/// The attributes of a map that is to be created.
 #[repr(C)]
 pub(super) struct MapShape {
     pub(super) map_type: u32,
@@ -227,8 +227,8 @@ pub(super) struct SharedMap {
     value: Mapping,
 }
 
-// SAFETY: who has no more than a reference is told where the mapping is, and what he does there he has to
-// answer for himself.
+// SAFETY: a shared reference gives only the mapping's address; a caller that accesses the memory there is
+// responsible for its own accesses.
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
@@ -246,12 +246,12 @@ impl SharedMap {
         Ok(SharedMap { map, value })
     }
 
-    /// Where the value begins, for whoever shares it with programs that may run at any time.
+    /// Where the value begins, for callers that share it with programs that may run at any time.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.value.start
     }
 
-    /// The value; whoever calls knows that no program runs.
+    /// The value; the caller ensures that no program runs.
     pub(super) fn value(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has so many bytes and lives as long as the borrow; programs that write
         // to it run only inside of a system call of ours, which this borrow does not outlast.

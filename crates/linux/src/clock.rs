@@ -1,4 +1,4 @@
-//! Clocks: the CPU time of one thread, which says nothing of who else had the core, and a counter.
+//! Clocks: the CPU time of one thread, which does not include other threads on the core, and a counter.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ fn watcher() -> Result<(Child, PipeWriter)> {
     let (theirs, ours) = std::io::pipe().context("cannot make a pipe")?;
     let mut shell = Command::new("sh");
     shell.args(["-c", "read -r process && { read -r _; kill -9 \"$process\"; }"]);
-    // A terminal's interrupt is for us, and must not end who waits for our end.
+    // A terminal's interrupt is for us, and must not end the process that waits for our end.
     shell.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     Ok((shell.spawn().context("cannot start a shell")?, ours))
 }

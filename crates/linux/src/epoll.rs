@@ -58,7 +58,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just made, is valid, and nobody else owns it.
+        // SAFETY: `fd` was just made, is valid, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Epoll {
             fd,

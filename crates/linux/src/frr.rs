@@ -4,7 +4,7 @@
 //! so that several suites on one machine, and the machine's own, do not know of each other, and nothing is
 //! left of them however they and we end. What they put elsewhere, below `/run` and `/var/tmp`, is there too.
 //!
-//! Debian makes a user for the daemons, to whom they give up root. In a user namespace, as an ordinary user
+//! Debian makes a user for the daemons, to which they drop root. In a user namespace, as an ordinary user
 //! has it, there is no user but root: its numbers are not mapped, and the kernel answers "Invalid argument".
 //! There the daemons are shown a list of users in which theirs has root's numbers, which are our user's
 //! outside: they have no right that we have not.
@@ -167,7 +167,7 @@ fn user_of_daemons() -> Result<(u32, u32)> {
     number().zip(number()).context("the user frr has no numbers in /etc/passwd")
 }
 
-/// Whether a number of a user (`uid`) or group (`gid`) means anybody in this user namespace.
+/// Whether a number of a user (`uid`) or group (`gid`) is mapped in this user namespace.
 fn is_mapped(kind: &str, number: u32) -> Result<bool> {
     let path = format!("/proc/self/{kind}_map");
     let text = system_text(&path).with_context(|| path.clone())?;

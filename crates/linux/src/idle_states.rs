@@ -4,7 +4,7 @@
 //! real, tens where a hypervisor has to schedule it again. A packet that meets a halted processor waits as long, and so
 //! does a pause that ends. The kernel lets a process bound that (`/dev/cpu_dma_latency`, Power Management Quality of
 //! Service): as long as the file is open with a limit of 0 µs, idle processors poll. They use power, on a machine that is
-//! shared perhaps somebody else's; so it is for the seconds of a run, and not for a router that serves for months.
+//! shared perhaps another user's; so it is for the seconds of a run, and not for a router that serves for months.
 //!
 //! Only root of the machine may open the file, and not every kernel has it; a run without it is late by what halting costs,
 //! and says so.

@@ -5,7 +5,7 @@
 //!
 //! A port takes an interface away from its host: frames that it receives no longer reach the
 //! kernel. That is what a lab wants of links that it made, and a disaster on the link by which
-//! somebody is logged in. So a port opens only in a network namespace that the program made for
+//! an operator is logged in. So a port opens only in a network namespace that the program made for
 //! the purpose. It refuses where the calling thread is in the namespace in which the program was
 //! started (that of its first thread) or in that of process 1, unless `allow_foreign` was said.
 //! A program that was itself started inside of a lab's namespace has to say it, too.
@@ -155,7 +155,7 @@ pub(super) fn is_foreign() -> Result<bool> {
     let step = "cannot find out the network namespace";
     let here = inode("/proc/thread-self/ns/net").context(step)?;
     let started = inode("/proc/self/ns/net").context(step)?;
-    // Process 1 belongs to somebody else in a user namespace; then the start has to do.
+    // Process 1 belongs to another user in a user namespace; then the start has to do.
     Ok(here == started || inode("/proc/1/ns/net").is_ok_and(|first| first == here))
 }
 

@@ -1,6 +1,6 @@
 //! A UDP socket for exporters, which knows how many datagrams the kernel dropped before they were read.
 //!
-//! Exporters send in bursts and nobody sends anything again, so the socket asks for a large receive buffer:
+//! Exporters send in bursts and retransmit nothing, so the socket asks for a large receive buffer:
 //! beyond `net.core.rmem_max` where the process may (`SO_RCVBUFFORCE`), up to it where it may not. What
 //! found the buffer full is counted by the kernel, and asked of it whenever that is wanted (`SO_MEMINFO`),
 //! so that losses behind the last datagram that was read are known as well.
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// The receive buffer that is asked for, bytes: a second of 25,000 datagrams.
+/// The receive buffer that is requested, bytes: a second of 25,000 datagrams.
 const BUFFER_BYTES: usize = 32 << 20;
 /// How long one call waits for a datagram.
 const WAIT: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_millis(50);
 const DROPS: usize = 8;
 const MEMORY_WORDS: usize = 9;
 
-/// The socket, and what of its losses was told already.
+/// The socket, and how many of its losses were reported already.
 #[derive(Debug)]
 pub struct Listener {
     socket: UdpSocket,
@@ -53,7 +53,7 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The next datagram and who sent it; none where none came within a short wait, or at once where
+    /// The next datagram and its sender; none where none came within a short wait, or at once where
     /// `waits` is false.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Listener {
                 Ok(received) => Ok(Some(received)),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(None),
-                    // A signal: whoever waits for one looks at its flag.
+                    // A signal: a caller that waits for one checks its flag.
                     ErrorKind::Interrupted if waits => Ok(None),
                     ErrorKind::Interrupted => continue,
                     _ => Err(error),

@@ -14,11 +14,11 @@
 //! # How much a port may use
 //!
 //! A port lives by its fill ring: chunks that the device may receive into. If chunks went to
-//! whoever asks first, one busy port with a long queue would take all of them, and a quiet one
+//! the first to ask, one busy port with a long queue would take all of them, and a quiet one
 //! would lose its next packet for want of a place to put it. So each port has an *account*. A
 //! chunk is booked on the account of the port that received into it until it is given back,
 //! wherever the packet went meanwhile. An account may always use its reserve; beyond that it
-//! draws on what nobody has reserved, as long as there is some. With the reserves of all accounts
+//! draws on what is not reserved, as long as there is some. With the reserves of all accounts
 //! no more than the chunks, a chunk within the reserve is always there: every account that uses
 //! more than its reserve has taken the difference from the common part. This is the shared buffer
 //! of a switch chip, and costs two additions per chunk.
@@ -26,7 +26,7 @@
 //! # Head-room
 //!
 //! A received frame begins at least [`HEAD_ROOM_BYTES`] behind its chunk's beginning. Headers of a
-//! tunnel can be put in front of it, and what some devices want to be told about a frame that is
+//! tunnel can be put in front of it, and what some devices need to know about a frame that is
 //! sent (24 bytes of AF_XDP metadata, 10 bytes of virtio header) fits there as well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub struct MemoryConfig {
     pub chunk_bytes: u32,
     /// How many chunks, 64 to 1,048,576.
     pub chunks: u32,
-    /// How many chunks nobody but [`PacketMemory::take`] may use.
+    /// How many chunks only [`PacketMemory::take`] may use.
     pub reserve: u32,
 }
 
@@ -60,7 +60,7 @@ impl Default for MemoryConfig {
 /// A frame in the memory: a descriptor that moves while the frame stays.
 pub use nilometer_router::memory::Place as Packet;
 
-/// A chunk that somebody holds and has to [give](PacketMemory::give) back.
+/// A chunk that its holder has to [give](PacketMemory::give) back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a chunk that is not given back is lost"]
 pub struct Buffer(u32);
@@ -81,7 +81,7 @@ impl From<Packet> for Buffer {
 /// Where all chunks are at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
-    /// Chunks that nobody uses.
+    /// Chunks that are free.
     pub free: u32,
     /// Chunks that the program holds: received packets that were neither sent nor given back.
     pub held: u32,
@@ -176,7 +176,7 @@ impl PacketMemory {
     ///
     /// # Panics
     ///
-    /// When nobody holds the chunk: it was given back already, or a port has it.
+    /// When the chunk has no holder: it was given back already, or a port has it.
     pub fn give(&mut self, buffer: impl Into<Buffer>) {
         self.release(buffer.into().0, HELD);
     }
@@ -185,11 +185,11 @@ impl PacketMemory {
     ///
     /// # Panics
     ///
-    /// When nobody holds its chunk, or when it would leave the chunk.
+    /// When its chunk has no holder, or when it would leave the chunk.
     pub fn frame(&self, packet: &Packet) -> &[u8] {
         let start = self.locate(packet, 0);
         // SAFETY: `locate` found the bytes within the mapping, in a chunk that the program holds,
-        // so no device writes to it; who could write holds the memory exclusively.
+        // so no device writes to it; any writer would need exclusive access to the memory.
         unsafe { std::slice::from_raw_parts(start, usize::from(packet.bytes)) }
     }
 
@@ -290,7 +290,7 @@ impl PacketMemory {
         unsafe { std::slice::from_raw_parts_mut(start, usize::from(bytes)) }
     }
 
-    /// Where a chunk begins, for the kernel to write to; whoever passes it on has been lent it.
+    /// Where a chunk begins, for the kernel to write to; the port that passes it on has been lent it.
     pub(super) fn chunk_address(&self, chunk: u32) -> *mut u8 {
         assert!((chunk as usize) < self.owner.len(), "chunk {chunk} does not exist");
         // SAFETY: the chunk exists, so its beginning lies within the mapping.
@@ -307,7 +307,7 @@ impl PacketMemory {
         self.identity
     }
 
-    /// Marks a packet until its chunk is given back, by whoever has it then.
+    /// Marks a packet until its chunk is given back, by any holder.
     pub(super) fn mark(&mut self, packet: &Packet, mark: Mark) {
         self.marks[packet.buffer as usize] = mark;
     }
@@ -324,7 +324,7 @@ impl PacketMemory {
         }
     }
 
-    /// Marks of packets whose chunks were given back since this was last asked for.
+    /// Marks of packets whose chunks were given back since the last call.
     pub fn take_unmarked(&mut self) -> std::vec::Drain<'_, Mark> {
         self.unmarked.drain(..)
     }

@@ -2,7 +2,7 @@
 //!
 //! It is the port for tests and for measuring a router without a kernel around it. Both ends share
 //! one packet memory, nothing is copied, and a full ring leaves the rest with its sender, like any
-//! other device. Who sleeps is woken through a descriptor, and who does not sleep costs no system
+//! other device. A sleeping end is woken through a descriptor, and one that does not sleep costs no system
 //! call.
 
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
-//! Mounts of one's own: what is made in them is seen by whoever enters, and ends with the last of them.
+//! Private mount namespaces: processes that enter see the mounts made there, which end with the last process.
 //!
-//! A mount namespace lives as long as a process is in it or somebody holds its descriptor, like the network
+//! A mount namespace lives as long as a process is in it or holds its descriptor, like the network
 //! namespaces of a testbed ([`super::namespace`]). What is mounted over a folder in it is a file system in
 //! memory that no path outside leads to, and that goes with it: however a program ends that used it as
-//! scratch, SIGKILL included, nothing is left on the disk, and there is nobody who would have to clear up.
+//! scratch, SIGKILL included, nothing is left on the disk, and no clean-up is needed.
 
 use std::fs::{self, File};
 use std::io;
@@ -37,7 +37,7 @@ impl Mounts {
                      --privileged"
                 ));
             }
-            // What is mounted from here on is nobody else's.
+            // What is mounted from here on is private.
             let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", apart).context("cannot keep mounts to a namespace")?;
             let prepared = prepare()?;
@@ -78,7 +78,7 @@ pub fn replace(file: &str, scratch: &Path, text: &str) -> Result<()> {
     mount_bind(scratch, file).with_context(|| format!("cannot mount over {file}"))
 }
 
-/// A folder's descriptor, by which whoever holds it reaches it from outside too. For use in
+/// A folder's descriptor, by which its holder reaches it from outside too. For use in
 /// [`Mounts::new`].
 ///
 /// # Errors

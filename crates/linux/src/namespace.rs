@@ -44,7 +44,7 @@ impl Namespace {
         descriptor.map(|descriptor| Namespace { descriptor })
     }
 
-    /// One that somebody else made, held by this descriptor as well.
+    /// One that another process made, held by this descriptor as well.
     pub fn from_descriptor(descriptor: OwnedFd) -> Namespace {
         Namespace { descriptor }
     }
@@ -73,7 +73,7 @@ impl Namespace {
     /// When the namespace cannot be joined (the process gave up its privilege since it made the
     /// namespace), or when `work` panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.enter(|| Ok(work())).expect("whoever made a namespace may join it")
+        self.enter(|| Ok(work())).expect("the creator of a namespace may join it")
     }
 
     /// Starts a lasting thread inside; it runs on when this value is dropped and keeps the
@@ -93,7 +93,7 @@ impl Namespace {
                 let inside = outcome.is_ok();
                 // The receiver waits for this very message, so it cannot be gone.
                 let _ = report.send(outcome);
-                inside.then(work).expect("the caller has already been told why not")
+                inside.then(work).expect("the error was already returned to the caller")
             })
             .with_context(|| format!("cannot start the thread {name}"))?;
         match joined.recv() {

@@ -77,7 +77,7 @@ pub struct LinkState {
     pub mac: Vec<u8>,
     /// The greatest IP packet it carries, in bytes.
     pub mtu_bytes: u32,
-    /// Whether it was told to be up.
+    /// Whether it was set up administratively.
     pub administratively_up: bool,
     /// Whether it carries traffic: up, and so is the other end (RFC 2863's `ifOperStatus`).
     pub operational: bool,
@@ -181,7 +181,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Enters a neighbour's Ethernet address for good, so that nobody need ask for it.
+    /// Enters a neighbour's Ethernet address permanently, so that it is never resolved.
     pub fn add_neighbour(&mut self, name: &str, address: IpAddr, mac: MacAddress) -> Result<()> {
         let step = || format!("cannot add the neighbour {address} to {name}");
         let mut message = NeighbourMessage::default();

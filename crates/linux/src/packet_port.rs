@@ -162,7 +162,7 @@ impl PacketPort {
             header.msg_controllen = size_of::<Control>() as _;
         }
         // SAFETY: `count` messages are live, and so are the places and control buffers that they
-        // name; the chunks are lent to this port, so nobody has a reference into them.
+        // name; the chunks are lent to this port, so no reference into them exists.
         let received = unsafe {
             let socket = self.socket.as_raw_fd();
             let flags = libc::MSG_DONTWAIT as _;

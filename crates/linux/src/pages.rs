@@ -12,7 +12,7 @@ pub fn ask_for_large_pages(span: Range<usize>) -> bool {
         return false;
     }
     let address = std::ptr::without_provenance_mut(first);
-    // SAFETY: neither advice changes what is in memory, whoever has it, or moves it as a process sees it.
+    // SAFETY: neither advice changes what is in memory, whichever process has it, or moves it as a process sees it.
     unsafe {
         libc::madvise(address, bytes, libc::MADV_HUGEPAGE);
         libc::madvise(address, bytes, libc::MADV_COLLAPSE) == 0

@@ -3,7 +3,7 @@
 //! A sender with checksum offload writes the sum of the pseudo-header (addresses, protocol,
 //! length; RFC 9293 section 3.1) into the checksum field and leaves the rest to the hardware. On a
 //! veth there is no hardware; the next kernel knows from its own notes that the packet never left
-//! the machine. Whoever takes the frame out and puts it in again loses the notes, and a packet
+//! the machine. A program that takes the frame out and puts it in again loses the notes, and a packet
 //! with a wrong checksum arrives.
 //!
 //! The notes can be written again without reading the payload. The sum of the pseudo-header costs

@@ -112,7 +112,7 @@ pub enum PortError {
     },
 }
 
-/// What a port can be asked; every operation is told the one memory that the port was opened with.
+/// A port's operations; each takes the one memory that the port was opened with.
 pub trait PortIo {
     /// Appends the descriptors of at most `max` received frames to `batch`; how many there were.
     /// The caller holds their chunks from then on.

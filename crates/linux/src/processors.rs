@@ -7,7 +7,7 @@
 //! both. So
 //!
 //! - each CPU gets a thread that spins ([`Awake`]), in the scheduling class that yields to every other at
-//!   once (`SCHED_IDLE`). What it uses counts as idle: who asks how busy the machine was subtracts
+//!   once (`SCHED_IDLE`). What it uses counts as idle: a measurement of how busy the machine was subtracts
 //!   [`Awake::time`];
 //! - the measuring thread and the device's thread are pinned to a CPU each, where there are two
 //!   ([`keep_apart`]).
@@ -49,7 +49,7 @@ impl Awake {
             let spins = move || {
                 let begun = lowest_class().and_then(|()| stay_at(None, processor));
                 let is_good = begun.is_ok();
-                // (Whoever began it waits to hear.)
+                // (The caller waits for this message.)
                 let _ = told.send(begun.map(|()| thread_id()));
                 while is_good && !is_over.load(Relaxed) {
                     (0..SPINS).for_each(|_| hint::spin_loop());
@@ -188,7 +188,7 @@ mod tests {
         }
         let began = Instant::now();
         while awake.time() < Duration::from_millis(20) {
-            assert!(began.elapsed() < Duration::from_secs(60), "nobody spins");
+            assert!(began.elapsed() < Duration::from_secs(60), "no thread spins");
             thread::sleep(Duration::from_millis(1));
         }
         let is_over = Arc::clone(&awake.is_over);

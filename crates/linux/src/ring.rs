@@ -3,7 +3,7 @@
 //! The ring is an AF_PACKET socket with a TPACKET_V3 receive ring: memory shared with the kernel,
 //! cut into blocks. The kernel fills a block with frames, then hands it over by setting a bit of
 //! the block's status word; it does so when the block is full or, so that a trickle of frames is
-//! not kept back, when the block has been open for `retire_ms`. Who drains reads the status word
+//! not kept back, when the block has been open for `retire_ms`. The reader loads the status word
 //! (acquire), walks the frames, and gives the block back by clearing the word (release). A frame
 //! that finds no free block is lost and counted ([`Ring::statistics`]).
 //!

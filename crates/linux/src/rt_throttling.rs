@@ -1,9 +1,9 @@
 //! Real-time throttling: lets a thread spin in a real-time class for as long as it wants without being stopped.
 //!
 //! The kernel stops real-time threads that have used 95 % of a second (`sched_rt_runtime_us`), for the rest of it: a
-//! hole of 50 ms, whether or not anybody wants the processor. So a thread that spins leaves the class by itself for a tenth of
-//! the time, in pieces of a millisecond. Where nobody else wants its processor it does not notice; where
-//! somebody does, he gets what the kernel would have given him, and the thread is late by less.
+//! hole of 50 ms, whether or not other threads want the processor. So a thread that spins leaves the class by
+//! itself for a tenth of the time, in pieces of a millisecond. Where no other thread wants its processor this has no effect; where
+//! one does, it gets the time that the kernel would have given it, and the spinning thread is late by less.
 
 use crate::clock::thread_id;
 use crate::scheduling::{Class, class_of_sender};

@@ -8,7 +8,7 @@
 //!
 //! # The limit
 //!
-//! A real-time thread that never sleeps takes a processor from everybody. A guard looks at all timed threads
+//! A real-time thread that never sleeps takes a processor from all other threads. A guard looks at all timed threads
 //! every [`PERIOD`]. One that used more than [`ONE_ALLOWED`] of a processor is busy with volume rather than
 //! waiting for a moment, and goes back to the ordinary class; so do the busiest of all where they used more than
 //! [`ALLOWED`] of the processors together. In the ordinary class a thread is judged by what it wanted, the time
@@ -103,7 +103,7 @@ const GUARD: i32 = 3;
 pub struct Granted {
     /// Whose threads.
     pub role: Role,
-    /// The class that was asked for.
+    /// The class that was requested.
     pub class: Class,
     /// Whether the system gave it to all of them.
     pub granted: bool,
@@ -118,7 +118,7 @@ pub struct Granted {
 #[derive(Debug)]
 pub struct Timed {
     class: Class,
-    /// The system gave the guard the class; before there is a guard, nobody gets it.
+    /// The system gave the guard the class; before there is a guard, no thread gets it.
     is_allowed: bool,
     threads: Arc<Mutex<Threads>>,
     /// Ends the guard when it goes.
@@ -162,7 +162,7 @@ impl Timed {
         let watch = move || {
             let is_allowed =
                 class == Class::RealTime && set_class(thread_id(), Class::RealTime, GUARD).is_ok();
-            // (Whoever began it waits to hear.)
+            // (The caller waits for this message.)
             let _ = tell.send(is_allowed);
             let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
             let mut looked = Instant::now();
@@ -203,7 +203,7 @@ impl Timed {
         threads.members.push(Member { thread_id, role, used, waited, class });
     }
 
-    /// Why the system refused the class, if it was asked for and refused.
+    /// Why the system refused the class, if it was requested and refused.
     pub fn refused(&self) -> Option<String> {
         (self.class == Class::RealTime && !self.is_allowed).then(refusal).flatten()
     }
@@ -232,7 +232,7 @@ pub struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         lock(&self.timed.threads).members.retain(|member| member.thread_id != self.thread_id);
-        // (Whoever may leave nothing was never in it.)
+        // (A thread that may not leave the class was never in it.)
         let _ = set_class(self.thread_id, Class::Ordinary, 0);
     }
 }
@@ -315,7 +315,7 @@ fn set_class(thread_id: i32, class: Class, priority: i32) -> io::Result<()> {
             // What a timed thread starts is not timed unless it says so.
             libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK
         }
-        // (Who may not set priorities may not clear the flag either.)
+        // (Without the right to set priorities the flag cannot be cleared either.)
         Class::Ordinary => libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK,
     };
     // SAFETY: the pointer is to a struct of ours, which the kernel reads.
@@ -368,10 +368,10 @@ mod tests {
         assert_eq!(classes(&[(0.9, RT), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
         assert_eq!(classes(&[(0.8, RT), (0.4, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
         assert_eq!(classes(&[(0.95, RT)], 2.0), [ORDINARY], "one alone");
-        // Those who are out return below seven tenths of both.
+        // Threads that are out return below seven tenths of both.
         assert_eq!(classes(&[(0.65, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
         assert_eq!(classes(&[(0.5, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
-        // One processor: an endless loop is out, and whoever was refused stays where it is.
+        // One processor: an endless loop is out, and a thread that was refused stays where it is.
         assert_eq!(classes(&[(1.0, RT), (0.0, None)], 1.0), [ORDINARY, None]);
         assert!(classes(&[], 1.0).is_empty());
     }
@@ -405,7 +405,7 @@ mod tests {
             let granted = timed.granted();
             let is_granted = granted.iter().all(|of| of.granted);
             thread::sleep(10 * PERIOD);
-            // (Looked at again and again: who is out stays out while it spins.)
+            // (Checked repeatedly: a thread that is out stays out while it spins.)
             let is_out = |id: &i32| policy(*id) == libc::SCHED_OTHER;
             let out: Vec<usize> = (0..10)
                 .map(|_| {
@@ -418,7 +418,7 @@ mod tests {
             assert_eq!(refusal().is_none(), is_granted);
             if is_granted {
                 assert_eq!(out, [spinning.len(); 10], "all are out");
-                assert_eq!(own, libc::SCHED_FIFO, "who sleeps stays");
+                assert_eq!(own, libc::SCHED_FIFO, "a thread that sleeps stays");
                 let client = timed.granted().into_iter().find(|of| of.role == Role::Client);
                 assert!(client.is_some_and(|of| of.beyond_limit > 0.1), "{:?}", timed.granted());
             } else {

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The longest that anybody may ask for.
+/// The longest that may be configured.
 pub const SPIN_MAX: Duration = Duration::from_millis(10);
 /// The share of a processor that is spun at most.
 const SHARE_PERCENT: i64 = 60;

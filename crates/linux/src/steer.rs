@@ -1,8 +1,8 @@
 //! Steering: lets one processor alone take what comes in by an interface, so that it keeps its order.
 //!
 //! A veth hands a packet to the queue of the processor that sent it. Where two processors send, there are
-//! two queues, and who was first is forgotten: of a connection whose thread moves from one processor to
-//! the other, packets overtake each other. The kernel can be told (*receive packet steering*) which
+//! two queues, and their order is lost: of a connection whose thread moves from one processor to
+//! the other, packets overtake each other. The kernel can be configured (*receive packet steering*) which
 //! processors are to do the work of an interface. If that is one, there is one queue.
 //!
 //! The setting is a file of `/sys`, which shows the interfaces of whoever mounted it. A mount that nobody

@@ -76,7 +76,7 @@ impl TapPort {
         ensure!(*reserve >= 1, "a TAP port needs a reserve of at least one chunk");
         let partial_checksums = *checksum == ChecksumOffload::Partial;
         let file = attach(name, partial_checksums).with_context(step)?;
-        // It was made just now and is nobody else's.
+        // It was made just now and has no other owner.
         let mut interface = Interface::open(name, true)?;
         interface.configure(*mac, *mtu_bytes).with_context(step)?;
         Ok(TapPort {
@@ -90,7 +90,7 @@ impl TapPort {
         })
     }
 
-    /// Lets the kernel's side have a carrier or none, so that who runs there notices what the port's link
+    /// Lets the kernel's side have a carrier or none, so that programs there notice what the port's link
     /// does.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl TapPort {
         };
         let before = usize::from(HEAD_ROOM_BYTES - HEADER_BYTES);
         let room = memory.chunk_bytes() as usize - before;
-        // SAFETY: the bytes lie within the chunk, which is lent to this port, so that nobody has
+        // SAFETY: the bytes lie within the chunk, which is lent to this port, so that no other code holds
         // a reference into it.
         let read = unsafe {
             let start = memory.chunk_address(chunk).add(before);

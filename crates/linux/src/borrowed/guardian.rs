@@ -35,7 +35,7 @@ pub fn stand_guard(
     lifeline: &mut impl Read,
     told: &mut impl Write,
 ) -> Result<()> {
-    // (Who is not allowed to is killed as others are when memory is short.)
+    // (Without the privilege this process can be killed like any other when memory is short.)
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let out = match move_out(arguments) {
         Ok(out) => out,
@@ -44,7 +44,7 @@ pub fn stand_guard(
             return Err(error);
         }
     };
-    // Who does not listen any more has ended: the read says so, too.
+    // If the listener is gone, it has ended: the read reports that, too.
     let _ = writeln!(told, "{HELD}").and_then(|()| told.flush());
     let mut byte = [0];
     loop {

@@ -17,7 +17,7 @@
 //! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up (`state`). What could not be put back, or
 //! whose absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and
 //! bonds, interfaces on which others stand, and those with an XDP program, filters or queues of their own. Not put back
-//! are proxy neighbours, groups of the link layer that somebody joined by hand, and how long routes are valid.
+//! are proxy neighbours, groups of the link layer that were joined by hand, and how long routes are valid.
 
 mod guardian;
 mod settings;
@@ -146,7 +146,7 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // Whoever wants to know what was not put back has called `give_back`.
+        // A caller that needs to know what was not put back has called `give_back`.
         let _ = self.end();
     }
 }

@@ -21,7 +21,7 @@ use netlink_packet_route::tc::{TcAttribute, TcMessage};
 use crate::netlink::{LinkState, Netlink};
 use crate::offload;
 
-/// Queueing disciplines that an interface gets by itself; others hold somebody's settings.
+/// Queueing disciplines that an interface gets by itself; others hold the operator's settings.
 const DEFAULT_DISCIPLINES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "fq_codel", "mq", "fq"];
 /// Where filters are attached.
 const HOOKS: [&str; 2] = ["clsact", "ingress"];

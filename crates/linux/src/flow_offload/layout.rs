@@ -1,4 +1,4 @@
-//! Where the table's memory has what: one place for the programs that read it and for us who write it.
+//! Where the table's memory has what: one place for the programs that read it and for the code that writes it.
 
 /// Flows of a bucket.
 pub(super) const WAYS: usize = 4;

@@ -2,7 +2,7 @@
 //!
 //! What the pipeline says of a flow beforehand ([`nilometer_router::pipeline::shortcut`]) is entered in a
 //! table that the programs of all ports share with us. A packet of such a flow that a program finds sound is
-//! rewritten and sent on from within the kernel, without a copy and without waking anybody; every other
+//! rewritten and sent on from within the kernel, without a copy and without waking a thread; every other
 //! goes its way through the ring (`crate::tcx`). This is what the kernel's own *flowtable* does with
 //! what its slow path has decided, and the fast path of the DER with what its port processors have.
 //!
@@ -38,7 +38,7 @@
 //!
 //! A flow is changed while programs run. Its *version* is odd meanwhile, and a program that found another
 //! version after it had read all than before lets the packet into the ring. What a flow has forwarded is
-//! counted in the table and never set back: who credits it remembers how far he was.
+//! counted in the table and never reset: the reader keeps the count that it last credited.
 
 mod layout;
 mod program;
@@ -252,7 +252,7 @@ impl FlowOffload {
     }
 }
 
-/// The time that programs are told.
+/// The time that programs read.
 fn monotonic_nanos() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

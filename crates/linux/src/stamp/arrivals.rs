@@ -34,7 +34,7 @@ impl ArrivalRing {
         );
         ensure!((FRAME_BYTES_MIN..=9_216).contains(&frame_bytes_max), "frames of up to 9216 bytes");
         let step = || format!("cannot stamp what comes in by {interface}");
-        // (Whose interfaces may be taken is decided by whoever calls.)
+        // (The caller decides which interfaces may be taken.)
         let index = Interface::open(interface, true).with_context(step)?.index();
         let layout = Layout::new(slots, frame_bytes_max);
         let shared = SharedMap::new(layout.bytes()).with_context(step)?;

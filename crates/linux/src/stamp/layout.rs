@@ -1,4 +1,4 @@
-//! Where the memory of both stamping rings has what: for the programs that write it and for us who read.
+//! Where the memory of both stamping rings has what: for the programs that write it and for the code that reads it.
 
 /// Counters of the ring of arrivals: slots claimed, frames that found none free.
 pub(super) const HEAD: usize = 0;

@@ -14,11 +14,11 @@
 //! driver runs such programs ([`Attachment::Native`]). The frame itself is copied into the ring, so that whoever
 //! reads can compare every byte, and ends there; all others pass to the kernel.
 //!
-//! A test frame says who it is in the bytes behind its UDP header: the run in the four from [`RUN_AT`] on, the
+//! A test frame is identified by the bytes behind its UDP header: the run in the four from [`RUN_AT`] on, the
 //! sequence number in the last seven of the eight from [`PLACE_AT`] on. A frame from the run's source network is one as well,
 //! whatever it says, since a device may have damaged what it said.
 //!
-//! Rings are bounded and nobody waits for their reader: what finds no room is counted, at both ends.
+//! Rings are bounded and no writer waits for their reader: what finds no room is counted, at both ends.
 //! Where the system does not let BPF programs be loaded, packet sockets stamp ([`crate::ring`]), later and with more
 //! noise.
 
@@ -63,14 +63,14 @@ pub struct Watched {
     pub source: (Ipv4Addr, u8),
 }
 
-/// Who takes the stamps.
+/// Where stamps are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {
     /// Programs in the driver, and where it has no place for them right behind it.
     Driver,
     /// Packet sockets.
     Socket,
-    /// Nobody: frames are counted where they arrive, so that it is seen what stamps cost.
+    /// Nowhere: frames are only counted on arrival, which shows what stamps cost.
     Nobody,
 }
 
@@ -81,7 +81,7 @@ pub struct Arrival<'a> {
     pub stamp_ns: u64,
     /// How long it was, without its check sequence.
     pub bytes: u32,
-    /// Its first bytes, as many as were asked for.
+    /// Its first bytes, as many as were requested.
     pub frame: &'a [u8],
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The reader's processor has the record's cache line, and it takes a while to come back. So the number is written before the
-//! stamp is taken, by an atomic exchange that waits for the line, and the stamp by a plain store that nobody waits for: a
+//! stamp is taken, by an atomic exchange that waits for the line, and the stamp by a plain store that nothing waits for: a
 //! record without a stamp is not yet there.
 //!
 //! Slots of arrivals are claimed as in `crate::tcx`, since a device with several queues may run the program on
@@ -190,7 +190,7 @@ fn claim(all: &mut Assembly, layout: &Layout) {
     all.put(ADD_REGISTER, 9, 7, 0, 0);
     all.put(ADD, 9, 0, 0, SLOTS as i32);
     all.put(LOAD_DOUBLE, 1, 9, SLOT_SEQUENCE as i16, 0);
-    // What is behind its position is still in use, and what is ahead of it somebody else has claimed.
+    // What is behind its position is still in use, and what is ahead of it another processor has claimed.
     all.jump(IF_GREATER_REGISTER, 8, 1, 0, "full");
     all.jump(IF_GREATER_REGISTER, 1, 8, 0, "again");
     all.put(MOVE_REGISTER, 0, 8, 0, 0);

@@ -1,7 +1,7 @@
 //! What wakes us: a ring buffer of the kernel's, which can be polled, with nothing of interest in it.
 //!
 //! The program at the hook puts a record into it when it finds that we sleep, and asks the kernel to
-//! wake whoever polls. The buffer is two pages with a counter each, and its data: how far the reader
+//! wake the polling thread. The buffer is two pages with a counter each, and its data: how far the reader
 //! has come, which we write, and how far has been written, which the kernel does.
 
 use std::io;

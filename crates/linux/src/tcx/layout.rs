@@ -1,4 +1,4 @@
-//! Where the ring's memory has what: one place for the program that writes it and for us who read it.
+//! Where the ring's memory has what: one place for the program that writes it and for the code that reads it.
 
 /// The counters, each on a cache line of its own: slots claimed, whether we sleep, frames that found no
 /// free slot, packets that are no frames of the link.

@@ -166,7 +166,7 @@ fn damaged_test_frames_are_seen_and_others_are_not() {
     // Of another run from our source (so its run may be damaged), of our run from elsewhere, and neither.
     let all = [frame(0, 60, RUN ^ 1), elsewhere(frame(1, 60, RUN)), elsewhere(frame(2, 60, 5))];
     let (departed, arrived) = pass(&mut bench, &all[..2], 0, 1);
-    assert_eq!((departed.len(), arrived.len()), (0, 2), "a number is missing, so none is told");
+    assert_eq!((departed.len(), arrived.len()), (0, 2), "a number is missing, so none is reported");
     let sent = bench
         .testbed
         .client()
