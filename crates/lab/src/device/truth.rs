@@ -167,7 +167,7 @@ mod tests {
         ];
         truth.note(&later, Time::from_nanos(10));
         let packets = truth.packets();
-        assert_eq!(packets.len(), 3, "nobody saw the seventh come");
+        assert_eq!(packets.len(), 3, "the arrival of the seventh was not recorded");
         let [held, last, lost] = packets[..] else { panic!("{packets:?}") };
         assert_eq!((held.came_ns, held.left_ns, held.copy_left_ns), (-5, Some(20), Some(21)));
         assert_eq!([held.left_as, last.left_as, lost.left_as], [Some(0), Some(3), None]);

@@ -48,7 +48,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// A window over which a lowest rate is asked for.
+/// A window over which a lowest rate is required.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     /// When it began.

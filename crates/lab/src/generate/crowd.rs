@@ -1,9 +1,9 @@
-//! Who holds the places of a server: how many each address has, and whose turn it is to make room.
+//! The places of a server: how many each address holds, and which one must make room.
 //!
-//! Places are nobody's until they run out. Then a newcomer whose address holds fewer than another's,
+//! Places belong to no address until they run out. Then a newcomer whose address holds fewer than another's,
 //! by two or more, takes a place of the address that holds most; taking one for a smaller difference
 //! would only turn the two round. So one address cannot keep another from being served, and no
-//! address is bounded while nobody else asks: max-min fairness, enforced at the moment it matters.
+//! address is bounded while no other address asks: max-min fairness, enforced at the moment it matters.
 //!
 //! What counts as one address is [`Prefix::of_host`]'s.
 //!
@@ -72,7 +72,7 @@ impl Crowd {
         let Seat { list, index } = self.seats[place as usize];
         let members = &mut self.lists[list as usize];
         let left = members.places.swap_remove(index as usize);
-        assert_eq!(left, place, "a place is left by whoever took it");
+        assert_eq!(left, place, "a place is left by the address that took it");
         if let Some(&moved) = members.places.get(index as usize) {
             self.seats[moved as usize].index = index;
         }
@@ -84,7 +84,7 @@ impl Crowd {
         }
     }
 
-    /// Places of which one goes to `newcomer`, [`LOOKED_AT_MAX`] at most; none where nobody holds two
+    /// Places of which one goes to `newcomer`, [`LOOKED_AT_MAX`] at most; none where no address holds two
     /// more than it does.
     pub fn in_favour_of(&self, newcomer: Prefix) -> &[u32] {
         let most = self.lists.iter().max_by_key(|members| members.places.len());

@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub open_max: usize,
     /// The interface that traffic must use, if any.
     pub bind_device: Option<String>,
-    /// Whom the threads of the engine join, so that they start connections on time; nobody where absent.
+    /// The timed threads that the engine's threads join, to start connections on time; none where absent.
     pub timed: Option<Arc<Timed>>,
 }
 
@@ -48,7 +48,7 @@ impl ClientConfig {
 pub enum Outcome {
     /// Every byte arrived, then the server's end of file.
     Completed,
-    /// Nobody listens at the destination.
+    /// Nothing listens at the destination.
     Refused,
     /// The other end, or a box between, broke the connection.
     Reset,

@@ -1,4 +1,4 @@
-//! Giving up: a plan that nobody answers is not played to its end.
+//! Giving up: a plan that gets no answers is not played to its end.
 //!
 //! One connection that fails is a finding, and is counted. When none of the first can be established,
 //! there is no server, or no way to it, and to play on would only say the same more often. The limits

@@ -1,19 +1,19 @@
 //! What a server in the open asks of those it serves, and what it allows them to hold.
 //!
-//! Whoever can connect can ask for a terabyte and then do nothing. A timer that each byte winds up
+//! Any client that can connect can ask for a terabyte and then do nothing. A timer that each byte winds up
 //! again does not see him, so time is bounded from the beginning, and rates from below:
 //!
 //! - The sixteen bytes that a request begins with are there [`Limits::request_time`] after the
 //!   connection got its place, however they trickle.
 //! - From then on a connection carries [`Limits::lowest_rate`] over every [`Limits::rate_window`], the
 //!   rest of its request and its answer taken together. Of an answer counts what the client has
-//!   *acknowledged*: what a send buffer takes in says nothing about who empties it. A connection with
+//!   *acknowledged*: what a send buffer takes in says nothing about the reader. A connection with
 //!   everything acknowledged carries nothing more, so it has one window to close.
 //! - When every place is taken, the address that holds most of them makes room for one that holds
 //!   fewer ([`super::crowd`]).
 //! - Bytes under way, handed to TCP and not acknowledged, are bounded over all connections
 //!   ([`super::under_way`]).
-//! - Whoever is given up is reset, so that the kernel keeps no send buffer for him. Listeners have
+//! - A client that is given up is reset, so that the kernel keeps no send buffer for it. Listeners have
 //!   `SO_LINGER` with no time to linger and Linux hands it on to what they accept: every close is
 //!   abortive, also the one at the end of a process that was killed. Where all is acknowledged and
 //!   both ends have closed, there is nothing to abort, and no reset is sent.

@@ -1,6 +1,6 @@
-//! Counters that a running client or server shares with whoever shows its progress.
+//! Counters that a running client or server shares with the thread that shows its progress.
 //!
-//! Event loops add with relaxed atomics and nobody waits for anybody: a snapshot is a glance, its
+//! Event loops add with relaxed atomics and no thread waits for another: a snapshot is a glance, its
 //! fields may differ by what happened between two reads. The exact account is what `run` returns.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -13,7 +13,7 @@
 /// Length of what a request begins with, in bytes; no request is shorter.
 pub const REQUEST_BYTES: usize = 16;
 
-/// The largest file that can be asked for, and the longest request: 1 TiB.
+/// The largest file that can be requested, and the longest request: 1 TiB.
 pub const SIZE_MAX_BYTES: u64 = 1 << 40;
 
 const MAGIC: [u8; 3] = *b"NIL";

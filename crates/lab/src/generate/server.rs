@@ -7,7 +7,7 @@
 //! in a buffer that filled, or the client's end of file.
 //!
 //! That last wait could be left to the kernel (closing at once costs some 8 % less for a file of
-//! 10 KB), but then nobody would know which clients had all of it: `completed` counts those.
+//! 10 KB), but then it would not be known which clients had all of it: `completed` counts those.
 //!
 //! The server's FIN goes first. So TIME_WAIT stays here, keyed by the server's port, and the
 //! client's ports are free at once: a client with few addresses would otherwise run out of its

@@ -1,4 +1,4 @@
-//! The server's event loop: who has a place, what each does with it, and who is given up.
+//! The server's event loop: which connections have a place, what each does, and which are given up.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -65,7 +65,7 @@ pub(super) struct Service<'a> {
     server: &'a Server,
     epoll: Epoll,
     open: Slab<Connection>,
-    /// Who holds the places.
+    /// The holders of the places.
     crowd: Crowd,
     /// Accepted, without a place.
     waiting: VecDeque<(Socket, Prefix)>,
@@ -83,7 +83,7 @@ pub(super) struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    /// A loop that serves nobody yet.
+    /// A loop that serves no connection yet.
     ///
     /// # Errors
     /// The system refuses an event queue.
@@ -203,7 +203,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Gives free places to those who wait, in the order in which they came.
+    /// Gives free places to the waiting connections, in the order in which they came.
     fn seat_waiting(&mut self) {
         while !self.open.is_full()
             && let Some((socket, holder)) = self.waiting.pop_front()
@@ -321,7 +321,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Looks at those held whose time has come: whoever has room by now goes on. What the others still
+    /// Checks held connections that are due: any that has room by now goes on. What the others still
     /// wait for is more of it, or an acknowledgement; while neither comes, they are looked at less often.
     fn resume(&mut self, now: Instant) {
         while let Some(&Reverse((at, bits))) = self.held.peek()

@@ -1,7 +1,7 @@
 //! A slab: places for open connections, reused without allocation, named by keys that go stale.
 //!
 //! A key holds the place and how often it was emptied before, so an event that the kernel reported
-//! for a connection since closed finds nobody instead of the place's next tenant.
+//! for a connection since closed finds nothing instead of the place's next tenant.
 
 /// Names one tenant of one place; travels through epoll as a `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,12 @@ impl<T> Slab<T> {
         self.places.len() - self.free.len()
     }
 
-    /// True when nobody is in.
+    /// True when it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True when nobody else can come in.
+    /// True when it is full.
     pub fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -98,7 +98,7 @@ impl<T> Slab<T> {
         Some(tenant)
     }
 
-    /// The key of whoever is in `place`, for walks over all of them; places end at
+    /// The key of the entry in `place`, for walks over all of them; places end at
     /// [`Slab::places`].
     pub fn key_at(&self, place: usize) -> Option<Key> {
         let room = self.places.get(place)?;

@@ -333,7 +333,7 @@ pub fn listen(address: SocketAddr, options: &Options, aborts: bool) -> Result<So
     Ok(socket)
 }
 
-/// A connection that waits at `listener`, and who calls; none when nobody waits.
+/// A connection that waits at `listener`, and its peer; none when none waits.
 ///
 /// # Errors
 /// The kernel's, other than that a connection went away while it waited.

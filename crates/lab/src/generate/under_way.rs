@@ -1,10 +1,10 @@
 //! Bytes under way over all connections: handed to TCP and not yet acknowledged.
 //!
-//! Each place has a reserve, so that whoever is served can always have some bytes on their way,
+//! Each place has a reserve, so that a served connection can always have some bytes on their way,
 //! whatever all others hold: half of the bound, in equal parts. The other half is shared, and a
 //! connection may go on while its part of it is smaller than an eighth of what is free: the dynamic
 //! threshold of shared-memory switches (Choudhury and Hahne 1998), which leaves room for newcomers
-//! without anybody's queue being looked at. One connection alone may thus hold a ninth of the shared
+//! without looking at any connection's queue. One connection alone may thus hold a ninth of the shared
 //! half. What is held never exceeds the bound: a reserve is a place's own, and an eighth of what is
 //! free is free.
 //!

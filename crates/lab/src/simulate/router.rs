@@ -133,7 +133,7 @@ struct SimulatedRouter {
     marked: u64,
     /// Packets for which there was no buffer.
     refused: u64,
-    /// Frames that the router made itself, which have nobody to go to.
+    /// Frames that the router made itself, which have no receiver.
     own: u64,
 }
 
@@ -146,7 +146,7 @@ impl std::fmt::Debug for KeptRoutes {
     }
 }
 
-/// The link-layer address of a port, and of who is at the other end of its link.
+/// The link-layer address of a port, and that of the other end of its link.
 fn mac(port: usize, is_neighbour: bool) -> [u8; 6] {
     [0x02, b'N', b'I', b'L', 0x10 + u8::from(is_neighbour), port as u8]
 }

@@ -123,7 +123,7 @@ fn make(assembly: Assembly, seed: u64, bar: &ProgressBar, stop: &AtomicBool) -> 
     ended.map(|(outcome, ())| outcome)
 }
 
-/// A bar with the time that is left, where somebody watches.
+/// A bar with the time that is left, on a terminal.
 fn bar(runs: usize) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

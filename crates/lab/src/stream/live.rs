@@ -1,4 +1,4 @@
-//! What a stream has done so far, for whoever watches; and the lines that are printed once a second.
+//! What a stream has done so far, for a progress display; and the lines that are printed once a second.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -6,7 +6,7 @@
 //!                 └────────── departures ───────────────────┘
 //! ```
 //!
-//! What a trial is made of ([`ends::End`], [`trial::Trial`]) does not know who made the two interfaces: the testbed's
+//! What a trial is made of ([`ends::End`], [`trial::Trial`]) does not depend on how the interfaces are made: the testbed's
 //! namespaces do for the devices that the lab starts itself.
 
 pub mod calibrate;

@@ -178,7 +178,7 @@ fn is_other_streams(arrival: &Arrival<'_>, maker: &FrameMaker) -> bool {
     tag.is_some_and(|tag| tag.run == maker.run() && tag.stream != maker.stream())
 }
 
-/// Where the fate of a frame is told.
+/// Where the fate of a frame is recorded.
 struct Told<'a> {
     direction: Direction,
     delays: &'a mut Delays,

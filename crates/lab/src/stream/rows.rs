@@ -1,4 +1,4 @@
-//! Rows of a stream's frames, written by a thread that nobody waits for: what it cannot keep up with is counted.
+//! Rows of a stream's frames, written by a thread that no other waits for: what it cannot keep up with is counted.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

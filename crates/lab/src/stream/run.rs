@@ -91,7 +91,7 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
         Stamping::Nobody => "none",
     };
     let pair = [sending.to_owned(), String::new()];
-    // (No card is asked for its clock: the lab's links have none.)
+    // (No card's clock is read: the lab's links have none.)
     let stamps = Stamps { hardware: false, driver, software: true, socket: true, pair, why_not };
     Ok((stamping, stamps))
 }

@@ -234,7 +234,7 @@ enum Sending {
     Live(Box<LiveSender>, Even, u64),
 }
 
-/// The stamps of what leaves, and who sends it.
+/// The stamps of what leaves, and its sender.
 fn departures(trial: &Trial<'_>, way: usize, maker: &FrameMaker) -> Result<(Departures, Sending)> {
     let (stream, end) = (&trial.streams[way], &trial.ends[way]);
     let kept = (stream.pps * DEPARTURES_S) as usize;

@@ -46,7 +46,7 @@ pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> 
     Ok(())
 }
 
-/// Fits all of the original into [`FIT_S`]; what is to be told of that.
+/// Fits all of the original into [`FIT_S`]; what is to be reported of that.
 pub(super) fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
     let divisor = model.original_s() / FIT_S;
     match keep {

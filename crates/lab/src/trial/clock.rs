@@ -1,7 +1,7 @@
 //! The original's own clock, with its long silences cut short.
 //!
 //! Captures that were put together of several, or left running over a weekend, have hours in which no TCP passes.
-//! Nobody waits for them: of a silence of more than an hour as much is left as tells one session from the next.
+//! No run waits for them: of a silence of more than an hour as much is left as tells one session from the next.
 //! What is within an hour is left as it was, as that is what keep-alive connections are made of.
 
 use super::input_warning::InputWarning;

@@ -188,7 +188,7 @@ impl Servers {
     }
 }
 
-/// The servers of a run. They have no limits: nobody but the run's own clients can reach a namespace
+/// The servers of a run. They have no limits: only the run's own clients can reach a namespace
 /// without a name, they end with the run, and the device may be as slow as it likes. Whom the server gave
 /// up would be missing from the result.
 fn files(config: &LabConfig) -> ServerConfig {

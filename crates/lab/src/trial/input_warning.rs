@@ -1,4 +1,4 @@
-//! Warnings about the original: what of it is played, and what of it nobody can know.
+//! Warnings about the original: what of it is played, and what of it cannot be known.
 
 use chrono::DateTime;
 use nilometer_report::format::{percent, plain};
@@ -37,7 +37,7 @@ pub enum InputWarning {
         /// Of the payload.
         share: f64,
     },
-    /// Packets whose times nobody saw.
+    /// Packets whose times were not observed.
     #[error(
         "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and \
          durations are of that, and not of the original."

@@ -58,7 +58,7 @@ pub struct RunObservations<'a> {
     pub end_ns: u64,
 }
 
-/// Who asked whom: client, server, client's port.
+/// The endpoints of a request: client, server, client's port.
 type Ends = (IpAddr, IpAddr, u16);
 
 impl RunObservations<'_> {
@@ -68,7 +68,7 @@ impl RunObservations<'_> {
         let mut answered: HashMap<Ends, Vec<&FlowRecord>> = HashMap::new();
         for record in self.records.iter().filter(|record| record.key.protocol == TCP) {
             let key = &record.key;
-            // A client's own port may be the servers' port too: only who opened it tells them apart.
+            // A client's own port may be the servers' port too: only the opening side distinguishes them.
             if key.destination_port == self.port && record.opened != Some(false) {
                 let ends = (key.source, key.destination, key.source_port);
                 opened.entry(ends).or_default().push(record);
@@ -172,7 +172,7 @@ impl RunObservations<'_> {
             let planned = &self.plan.connections[joined.index as usize];
             let volume = &mut volumes[interval];
             volume.connections += 1;
-            // What a short request was made up with is nobody's payload.
+            // What a short request was made up with is not payload of either side.
             volume.bytes += joined.payload + joined.request.min(planned.request_bytes);
             volume.packets += joined.packets;
             volume.octets += joined.octets;

@@ -68,7 +68,7 @@ pub enum Cause {
 #[error("Others (processes and the kernel) used {0:.0} % of the processors")]
 pub struct Others(pub f64);
 
-/// The most likely cause: what was taken away, then what was refused, then who was in the way.
+/// The most likely cause: what was taken away, then what was refused, then which processes interfered.
 pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> Cause {
     let engines: Vec<&Granted> =
         scheduling.iter().filter(|of| matches!(of.role, Role::Client | Role::Server)).collect();

@@ -426,7 +426,7 @@ fn play_in(
     let own = usage()?.cpu_seconds;
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, (played, (machine, own_s)), served, sighted) = thread::scope(|scope| {
-        // What nobody sees need not be played to its end.
+        // What is not observed need not be played to its end.
         let metering = scope.spawn(|| {
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))

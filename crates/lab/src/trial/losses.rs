@@ -2,7 +2,7 @@
 //!
 //! The meter sees that a packet entered the device and never left; it does not see why. The router counts
 //! by reason, and does not see what it was never handed. Both counts are of the same packets, and they are
-//! of different hands: where they differ, the difference is told and not made fit.
+//! of different hands: where they differ, the difference is reported and not adjusted.
 
 use std::collections::BTreeMap;
 

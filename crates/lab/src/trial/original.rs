@@ -152,7 +152,7 @@ pub(super) fn vectors(
     Vectors::of(connections, begins_ns, original.part.seconds, (bound_s * 1e9) as u64)
 }
 
-/// The model of a table, and what is to be told of it.
+/// The model of a table, and what is to be reported of it.
 pub(super) fn estimate(
     asked: &Asked,
     summary: &FlowSummary,

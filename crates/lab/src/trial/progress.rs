@@ -39,7 +39,7 @@ struct LiveLine {
 }
 
 impl Display {
-    /// Finds out whether anybody watches.
+    /// Finds out whether the output is a terminal.
     pub fn new() -> Display {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{spinner} {msg} [{bar:20}] {prefix}")
@@ -49,7 +49,7 @@ impl Display {
         Display { bar }
     }
 
-    /// Inputs will be read. Nobody who reads a log is told: they may still be refused, and a refusal
+    /// Inputs will be read. A log does not show this: they may still be refused, and a refusal
     /// is one line.
     pub fn reading_begins(&self, what: &str) {
         if self.bar.is_some() {

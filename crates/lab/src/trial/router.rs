@@ -74,7 +74,7 @@ pub struct TablesOutcome {
 pub struct QueueOutcome {
     /// The port: `client` or `server`.
     pub port: String,
-    /// Who waited before its link.
+    /// The queueing discipline before its link.
     pub discipline: String,
     /// The rate to which its link was held, bits per second; nothing where only the device limited it.
     pub rate_bps: Option<u64>,

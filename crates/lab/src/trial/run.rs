@@ -199,7 +199,7 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
     recorded::learn(&asked, &wanted, progress)
 }
 
-/// The model, fitted to the duration asked for.
+/// The model, fitted to the requested duration.
 fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
     let asked = asked(config);
     display.reading_begins("learning the traffic");
@@ -232,7 +232,7 @@ enum Legs {
 }
 
 /// The connections of a plan that start within so long of the first of them, moved so that it starts at once:
-/// nobody waits for a calibration of silence.
+/// no run waits for a calibration of silence.
 fn opening(plan: &Plan, within: Span) -> Vec<PlannedConnection> {
     let Some(first) = plan.connections.first() else { return Vec::new() };
     let moved = |one: &PlannedConnection| PlannedConnection {

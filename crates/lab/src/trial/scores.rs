@@ -23,7 +23,7 @@ pub struct Scores<'a> {
 pub struct Timing {
     /// When the plan's `Time::ZERO` is.
     pub origin: Instant,
-    /// Whom the threads of the hosts join.
+    /// The timed threads that the hosts' threads join.
     pub timed: Arc<Timed>,
 }
 

@@ -81,7 +81,7 @@ impl Asked {
     }
 }
 
-/// Estimates a model from what was asked for; progress goes to `progress`.
+/// Estimates a model from the requested input; progress goes to `progress`.
 ///
 /// # Errors
 /// Where an input cannot be read, or nothing in it enters a model.
@@ -139,7 +139,7 @@ fn embedded(asked: &Asked) -> Result<Estimate> {
     Ok(estimate(synthetic::records(), &options)?)
 }
 
-/// The name without its folder: a model is passed on, folders are nobody else's business.
+/// The name without its folder: a model is passed on, the folder stays private.
 pub(super) fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
@@ -182,7 +182,7 @@ fn read(
             Ok(())
         };
         let summary = read_flows(inputs, options, progress, &mut keep);
-        // Whoever packs may have failed, and says why.
+        // The packing thread may have failed, and reports why.
         filled.send(batch).ok();
         drop(filled);
         let (partitioner, spill) = packing.join().expect("packing does not panic")?;
@@ -205,7 +205,7 @@ fn pack(
         if partitioner.is_full() {
             spill.write_all(&mut partitioner)?;
         }
-        // Whoever reads may have ended.
+        // The reader may have ended.
         emptied.send(batch).ok();
     }
     Ok((partitioner, spill))

@@ -137,7 +137,7 @@ fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
     .collect()
 }
 
-/// The sum of what intervals are off in active sessions, as a share of the sessions asked for.
+/// The sum of what intervals are off in active sessions, as a share of the requested sessions.
 fn sessions_off(intervals: &[IntervalOutcome]) -> Option<f64> {
     let asked: f64 = intervals.iter().map(|interval| interval.sessions_target).sum();
     let off = |made: &IntervalOutcome| (made.sessions_generated - made.sessions_target).abs();

@@ -216,7 +216,7 @@ fn faults(outcome: &Outcome, found: &mut Vec<Warning>) {
     }
 }
 
-/// What simulated hosts did late, had no room for, or did otherwise when they were told the same again.
+/// What simulated hosts did late, had no room for, or did otherwise when the same input was repeated.
 fn simulated(outcome: &Outcome, found: &mut Vec<Warning>) {
     let Some(hosts) = &outcome.simulated else { return };
     if let (Some(late), Some(lateness)) = (outcome.late_events, outcome.lateness_ns)

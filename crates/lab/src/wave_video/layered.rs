@@ -124,7 +124,7 @@ impl LayeredReceiver {
         }
     }
 
-    /// When it wants to be told the time.
+    /// When it must next be called with the time.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.detects.into_iter().chain(self.joins).min()
     }

@@ -1,7 +1,7 @@
 //! Whether a run by the real clock was one: how late its threads were, and what the kernel lost of its frames.
 //!
 //! In virtual time everything happens at its moment. By the real clock a thread that has to wait for a processor sends, forwards and
-//! shows late, and a socket that nobody reads runs over. Neither is what a contender does, so a run in which it happened
+//! shows late, and a socket that is not read overflows. Neither is what a contender does, so a run in which it happened
 //! proves nothing, and says so. What may be:
 //!
 //! * a moment of the source, of cross traffic or of a router that is met by more than [`LATE`] is late. So is a router's by

@@ -2,7 +2,7 @@
 //!
 //! On each side the device's port is asked for its Ethernet address. Then a datagram is sent between two hosts in each
 //! direction, once as short and once as long as the links allow. What does not arrive is explained by whatever else is
-//! seen at the two ends: the packet itself, come back; an ICMP error; a question for an address that nobody there has.
+//! seen at the two ends: the packet itself, come back; an ICMP error; a request for an address that no host there has.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
@@ -146,7 +146,7 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Who has the address on this link, as far as is known; asks for it where it is not.
+    /// The owner of the address on this link, as far as is known; requests it where it is not.
     fn ask(&self, address: IpAddr) -> Result<Option<MacAddress>> {
         let interface = self.interface;
         self.namespace.enter(|| {
@@ -154,7 +154,7 @@ impl End<'_> {
             if found.is_none() {
                 let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
                 let socket = UdpSocket::bind(any).context("cannot open a socket")?;
-                // (The kernel asks for the neighbour first; that it may know already that nobody answers is no error.)
+                // (The kernel asks for the neighbour first; that it may know already that no host answers is no error.)
                 let _ = socket.send_to(&[0], (address, 9));
             }
             Ok(found)
@@ -264,7 +264,7 @@ impl Check<'_> {
         Some([found[0]?, found[1]?])
     }
 
-    /// Whom the device looks for at one side, where nobody has that address.
+    /// The address that the device looks for at one side, where no host has it.
     fn strays(&self, side: SideName) -> Option<Finding> {
         // (On one interface both hosts hear all questions.)
         if self.wiring.is_one_armed() {
@@ -430,7 +430,7 @@ impl Check<'_> {
             let is_error =
                 |seen: &mut Seen| matches!(seen, Seen::Error { port, .. } if *port == quoted);
             for seen in back.extract_if(.., is_error) {
-                // (Nobody listens at the port of probes, as the host itself may say.)
+                // (Nothing listens at the port of probes, as the host itself may say.)
                 if let Seen::Error { from, what, .. } = seen
                     && from != probe.destination
                 {
@@ -443,7 +443,7 @@ impl Check<'_> {
     }
 }
 
-/// Whom a host must find on its link: the device's port, or the other host where the device has none.
+/// What a host must find on its link: the device's port, or the other host where the device has none.
 fn next_hop_address(wiring: &Wiring, side: SideName, is_ipv6: bool) -> Option<LinkAddress> {
     let sides = wiring.sides();
     let device = &sides[side.0].device_addresses;

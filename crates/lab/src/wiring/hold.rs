@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use nilometer_linux::borrowed;
 
-/// Which nobody can hear, or that say that this program itself is at fault.
+/// Signals that cannot be caught, or that report a fault of this program itself.
 const NOT_HEARD: [i32; 7] = [
     libc::SIGKILL,
     libc::SIGSTOP,

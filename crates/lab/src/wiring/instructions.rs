@@ -1,4 +1,4 @@
-//! What a device must be told, in the languages of those who own one.
+//! A device's configuration, in the command languages of common devices.
 
 use std::fmt::Write;
 use std::net::IpAddr;

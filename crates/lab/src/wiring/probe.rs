@@ -13,7 +13,7 @@ use nilometer_wire::build;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
 
-/// What each probe begins with behind its UDP header: nobody else's packets do.
+/// What each probe begins with behind its UDP header: no other packets do.
 const MARK: [u8; 8] = *b"NILOPROB";
 /// The mark and a number.
 const PAYLOAD_BYTES_MIN: usize = 16;
@@ -33,7 +33,7 @@ pub struct Probe {
     pub number: u64,
     /// The host that sends it.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// The destination.
     pub destination: IpAddr,
     /// The IP packet's length, which may not be changed on the way: it must not be fragmented.
     pub ip_bytes: u32,
@@ -87,16 +87,16 @@ pub enum Seen {
         /// And where it is for.
         destination: SocketAddr,
     },
-    /// Somebody asks for an Ethernet address.
+    /// A request for an Ethernet address.
     ArpRequest {
-        /// Who asks.
+        /// The sender.
         sender: Ipv4Addr,
-        /// For whom.
+        /// The requested address.
         target: Ipv4Addr,
     },
     /// An ICMP or ICMPv6 error.
     Error {
-        /// Who says so.
+        /// The sender of the error.
         from: IpAddr,
         /// What.
         what: IcmpError,
@@ -127,7 +127,7 @@ impl IcmpError {
         Some(match (is_ipv6, kind, code) {
             (false, 3, 4) | (true, 2, _) => IcmpError::TooBig,
             (false, 3, 0 | 6 | 11) | (true, 1, 0) => IcmpError::NoRoute,
-            // (A port that nobody listens at is what filters that reject say, too.)
+            // (Filters that reject also answer as if nothing listened at a port.)
             (false, 3, 3 | 9 | 10 | 13) | (true, 1, 1 | 4 | 5 | 6) => IcmpError::Prohibited,
             (false, 3, 1 | 5 | 7 | 12) | (true, 1, 3) => IcmpError::HostUnreachable,
             (false, 11, 0) | (true, 3, 0) => IcmpError::TimeExceeded,
@@ -136,7 +136,7 @@ impl IcmpError {
     }
 }
 
-/// What a frame is to whoever tries a device.
+/// What a frame means to the wiring check.
 pub fn sight(frame: &[u8]) -> Seen {
     match parse(LinkType::Ethernet, frame, frame.len() as u32) {
         Parsed::Ip(packet) => sight_of_ip(&packet, frame),

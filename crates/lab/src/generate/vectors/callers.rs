@@ -1,10 +1,10 @@
-//! Whose connection a server has accepted: the plan by address and port of who calls.
+//! Which planned connection a server has accepted: the plan by the caller's address and port.
 
 use std::net::{IpAddr, SocketAddr};
 
 use nilometer_traffic::plan::PlannedConnection;
 
-/// One planned connection: who calls whom, when, and its place in the plan.
+/// One planned connection: its caller, its server, its time, and its place in the plan.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     from: SocketAddr,
@@ -14,7 +14,7 @@ struct Caller {
     has_called: bool,
 }
 
-/// Every connection of a plan, by who calls whom.
+/// Every connection of a plan, by caller and server.
 #[derive(Debug)]
 pub(super) struct Callers {
     sorted: Vec<Caller>,

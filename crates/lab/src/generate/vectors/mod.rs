@@ -8,13 +8,13 @@
 //! client                                               server
 //!   bind to source and port, connect  ── SYN ──▶
 //!                                    ◀─ SYN+ACK ─
-//!                                     ── ACK ──▶       accept, look up who calls
+//!                                     ── ACK ──▶       accept, look up the caller
 //!   step by step what its Speaker says ◀─ data ─▶      the same
 //!   Fin: shut down, go on reading      ── FIN ──▶      hears it as one more byte
 //!   Reset: close with SO_LINGER 0      ── RST ──▶      the end, which the script foretold or not
 //! ```
 //!
-//! A connection that is to be refused is made to the port after the servers', where nobody listens; one that
+//! A connection that is to be refused is made to the port after the servers', where nothing listens; one that
 //! is not to be answered to the port after that, where a listening socket drops each packet unseen.
 //!
 //! * `Talk`: one open socket and how far its end is in its script.
@@ -45,9 +45,9 @@ use super::socket::{self, Options};
 pub use client::VectorClient;
 pub use server::VectorServer;
 
-/// How far behind the servers' port the one is at which nobody listens.
+/// How far behind the servers' port the one is at which nothing listens.
 const REFUSED_PORT: u16 = 1;
-/// How far behind the servers' port the one is at which nobody is answered.
+/// How far behind the servers' port the one is at which no caller is answered.
 const UNANSWERED_PORT: u16 = 2;
 /// How far behind the servers' port the one is to which a connection with this opening is made.
 pub fn port_offset(opening: Opening) -> u16 {
@@ -80,7 +80,7 @@ pub struct VectorConfig {
     /// The network namespace is this run's own, and may be set so that each connection has time stamps as
     /// its original did; elsewhere all have what the system does.
     pub owns_namespace: bool,
-    /// Whom the threads of the client join, so that they start connections on time; nobody where absent.
+    /// The timed threads that the client's threads join, to start connections on time; none where absent.
     pub timed: Option<Arc<Timed>>,
 }
 

@@ -30,7 +30,7 @@ const ACCEPT_AGAIN_NS: u64 = 50_000_000;
 pub struct VectorServer {
     config: VectorConfig,
     listeners: Vec<Socket>,
-    /// These listen and answer nobody.
+    /// These listen and never answer.
     _silent: Vec<Socket>,
     late_ns: AtomicU64,
     /// What was open at the end.
@@ -170,7 +170,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Begins what a caller has come for, or resets whom the plan does not know.
+    /// Begins the caller's planned connection, or resets a caller that is not in the plan.
     fn seat(&mut self, socket: Socket, caller: SocketAddr) {
         let now_ns = self.server.config.clock().now_ns();
         let called = socket.local_addr().ok().and_then(|address| address.as_socket());

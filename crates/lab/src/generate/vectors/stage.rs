@@ -47,7 +47,7 @@ pub(super) struct Ended {
 pub(super) struct Stage<'a> {
     /// Those that ended and that the owner has not taken yet.
     pub ended: Vec<Ended>,
-    /// Listeners at which somebody waits, by the last turn.
+    /// Listeners at which a connection waits, by the last turn.
     pub callers_at: Vec<usize>,
     /// By how much a step began later than it was due, at most; ns.
     pub late_ns: u64,
@@ -158,7 +158,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Ends what is open; the sockets, which say no more as long as somebody keeps them.
+    /// Ends what is open; the sockets, which say no more as long as they are kept.
     pub fn close(&mut self) -> Vec<Socket> {
         let now_ns = self.clock.now_ns();
         let mut kept = Vec::with_capacity(self.open.len());

@@ -175,7 +175,7 @@ impl<'a> Talk<'a> {
                 Some(Then::Ended(Outcome::Completed))
             }
             (_, Some(outcome)) => Some(Then::Ended(outcome)),
-            // Somebody answers where nobody is to.
+            // An answer comes where none is planned.
             (Opening::Refused | Opening::Unanswered, None) => {
                 Some(Then::Ended(Outcome::Failed(libc::EISCONN)))
             }
@@ -265,7 +265,7 @@ impl<'a> Talk<'a> {
             match done {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Nobody acknowledges it: it is not to wait for ever.
+                    // It is never acknowledged: it is not to wait for ever.
                     self.overhear(false);
                     return Then::Listen;
                 }

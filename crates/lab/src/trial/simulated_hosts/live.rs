@@ -42,7 +42,7 @@ const REST: Duration = Duration::from_micros(100);
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ends of a host, by how far they are, for whoever looks on.
+/// Ends of a host, by how far they are, for the progress display.
 #[derive(Debug, Default)]
 struct Progress {
     began: AtomicU64,
@@ -129,7 +129,7 @@ impl LiveHosts {
     pub fn begin(&self, timing: &Timing) {
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = Some(timing.origin);
         for host in &self.threads {
-            // (Who has failed is heard of at the end.)
+            // (A failure is reported at the end.)
             let _ = host.begin.send(timing.clone());
         }
     }

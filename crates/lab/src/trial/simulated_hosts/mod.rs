@@ -35,7 +35,7 @@ const PURPOSE_SEQUENCE: u32 = 0x5649_0001;
 const PORT_FIRST: u16 = 32_768;
 /// IP packets that the links carry.
 const MTU_BYTES: u16 = 1_500;
-/// What Linux announces at most where nobody has changed `tcp_rmem`.
+/// What Linux announces at most with the default `tcp_rmem`.
 const RECEIVE_BUFFER_BYTES: u32 = 3 << 20;
 const WINDOW_SCALE: u8 = 7;
 
@@ -71,7 +71,7 @@ fn known_stack(congestion: &str) -> Result<Config> {
     })
 }
 
-/// Refuses what simulated hosts cannot do, where they are asked for.
+/// Refuses what simulated hosts cannot do, where they are requested.
 ///
 /// # Errors
 /// One line that says what to do.

@@ -29,7 +29,7 @@ pub(super) struct Site {
     routers: Vec<Namespace>,
 }
 
-/// A link-layer address by which no host of the experiment goes, so that the kernel takes what comes for somebody else's.
+/// A link-layer address by which no host of the experiment goes, so that frames for it are foreign to the kernel.
 fn mac(end: End) -> MacAddress {
     match end {
         End::Source => [2, 0, 0, 0, 0xff, 0],
