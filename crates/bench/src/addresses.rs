@@ -1,4 +1,4 @@
-//! Addresses that tables are asked for, such that any language can draw them again.
+//! Addresses that are looked up in tables, such that any language can draw them again.
 //!
 //! splitmix64 (Steele, Lea and Flood 2014) is three lines everywhere, so that the peer written in C
 //! and the script that checks a sum draw the same addresses as we do.

@@ -66,7 +66,7 @@ pub struct ClassifyTimes {
     pub mheaders_per_second: f64,
     /// The same as nanoseconds a header.
     pub ns_per_header: f64,
-    /// The same with a flow cache, if it was asked for.
+    /// The same with a flow cache, if it was requested.
     pub mheaders_per_second_flow_cache: Option<f64>,
     /// Insertions and removals a second of CPU time.
     pub updates_per_second: f64,

@@ -1,6 +1,6 @@
-//! Somebody else's tables, in a program that takes turns with ours.
+//! Another implementation's tables, in a program that takes turns with ours.
 //!
-//! The program is told the prefixes on its standard input, as many lines as the first line says; an empty
+//! The program reads the prefixes from its standard input, as many lines as the first line says; an empty
 //! line then asks for a round, and the end of the input for the rest. It answers in lines of words: first
 //! how many tables there are, and the name and bytes per prefix of each; in each round of each table
 //! million lookups a second of random and of drawn addresses; at the end updates a second and the two

@@ -31,7 +31,7 @@ pub enum Family {
 /// The prefixes of a file, in its order, duplicates included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefixes<A> {
-    /// Those of the family that was asked for.
+    /// Those of the requested family.
     pub prefixes: Vec<Prefix<A>>,
     /// How many there were of the other.
     pub skipped: usize,

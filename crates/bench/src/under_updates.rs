@@ -35,7 +35,7 @@ const SEED: u64 = 4;
 /// What came out at one pace.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnderUpdates {
-    /// The pace that was asked for.
+    /// The requested pace.
     pub updates_per_second: u32,
     /// The pace that there was, in time that passed, median of the slices.
     pub updates_made_per_second: f64,
@@ -133,7 +133,7 @@ fn look_up<A: Drawn>(reader: &mut dyn Lookups<A>, addresses: &[A]) -> (f64, f64)
     unreachable!("the addresses have no end")
 }
 
-/// Who changes the table.
+/// The writer of the table.
 struct Writer<'a, A: Drawn> {
     table: &'a mut dyn ServingFib<A>,
     prefixes: &'a [Prefix<A>],

@@ -41,7 +41,7 @@
 //! # What the devices do
 //!
 //! Ours has 100,000 routes (engine `lines`), 1,000 filters, distributed queueing (DQ+) and QSDRR, on
-//! AF_XDP ports; variants switch one thing or another off. Whoever sends a packet also forwards it, as with the kernel, so that nobody promises order to
+//! AF_XDP ports; variants switch one thing or another off. The sending thread also forwards the packet, as with the kernel, so that no order is promised to
 //! packets that several processors send (the tester is one thread); the variant `ordered` does. `linux` has one route that fits and nothing else. `nftables` has besides the denying
 //! half of the filters, as far as they do not overlap, as one set with intervals, and HTB at the
 //! output. So the kernel has less to do.
@@ -114,7 +114,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// A device, its links, and who tests it.
+/// A device, its links, and its tester.
 struct Bench {
     what: Option<(Dut, Variant)>,
     // The device ends before its links do.
@@ -248,7 +248,7 @@ fn round(
     Ok(())
 }
 
-/// The bare link first, then what was asked for and is there.
+/// The bare link first, then the requested devices that are available.
 fn asked(options: &Options, warnings: &mut Vec<String>) -> Vec<Option<(Dut, Variant)>> {
     let mut asked = vec![None];
     for &dut in &options.duts {

@@ -1,4 +1,4 @@
-//! The price of a packet: how well the rounds tell it, and when it is told.
+//! The price of a packet: how precisely the rounds give it, and when it is reported.
 //!
 //! A round gives one price: processor seconds for a frame that was forwarded ([`super`]). Prices of rounds
 //! scatter, by tenths on a quiet machine and by more on one that is shared, and some are far off. So
@@ -14,14 +14,14 @@
 //!
 //! # What the interval says
 //!
-//! Who looks often and stops at a narrow interval stops when it is narrow by chance; with Student's law at
+//! A run that looks often and stops at a narrow interval stops when it is narrow by chance; with Student's law at
 //! 95 % such intervals held the truth in as few as 90 % of simulated points. So each look is at
 //! [`LOOK`], with which 95 % hold it ([`CONFIDENCE`]) where rounds scatter evenly about a middle, much or
 //! little (the tests simulate it). Where they do not, fewer do: of rounds of which a quarter cost a third
 //! more, four intervals in five. Rounds beside each other are alike, since a machine drifts for seconds and
 //! minutes: of many rounds ([`BATCHES`] of at least [`BATCH_ROUNDS_MIN`]) the error is that of batches of
 //! successive ones ([`nilometer_stat::Trimmed::of_batches`]). *Of fewer it takes rounds for independent, and
-//! where the machine drifts it is too small*: who compares runs asks for `--rounds 100 --rounds-max 100`. As
+//! where the machine drifts it is too small*: to compare runs, use `--rounds 100 --rounds-max 100`. As
 //! each round sets everything up anew, what changes with that, as the place of buffers does, is in the
 //! interval; what changes in the machine from one run to the next, as where a
 //! hypervisor has its processors, is in no interval that one run can give. Runs are compared by
@@ -30,13 +30,13 @@
 use nilometer_stat::trimmed::VALUES_MIN;
 use nilometer_stat::{ConfidenceInterval, Trimmed};
 
-/// Rounds before the first look, unless fewer are asked for.
+/// Rounds before the first look, unless fewer are requested.
 pub const ROUNDS_MIN: u32 = 8;
 /// What an interval says of itself: the share of points whose truth it holds.
 pub const CONFIDENCE: f64 = 0.95;
 /// What Student's law is asked for at each look.
 pub const LOOK: f64 = 0.975;
-/// A price is told when half its interval is at most this share of it.
+/// A price is reported when half its interval is at most this share of it.
 pub const HALF_WIDTH_MAX: f64 = 0.1;
 /// Batches of successive rounds, of which the error of many rounds is taken.
 pub const BATCHES: usize = 12;
@@ -76,7 +76,7 @@ impl Price {
         (low > 0.0).then(|| ConfidenceInterval { low: 1.0 / high, high: 1.0 / low })
     }
 
-    /// Frames per processor second, where that is told.
+    /// Frames per processor second, where that is reported.
     pub fn rate(&self) -> Option<f64> {
         self.not_told.is_none().then(|| self.seconds.map(|price| 1.0 / price.mean))?
     }
@@ -226,7 +226,7 @@ mod tests {
         assert!(holds as f64 >= 0.93 * POINTS as f64, "{holds} of {POINTS}");
     }
 
-    /// What the essay says of rounds with two prices, so that nobody takes 95 % for theirs.
+    /// What the essay says of rounds with two prices, so that 95 % is not taken for theirs.
     #[test]
     fn of_two_prices_fewer_intervals_hold_the_truth() {
         let [often, seldom] = [1.0, 1.3];

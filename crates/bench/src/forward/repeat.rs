@@ -1,6 +1,6 @@
 //! Results of several runs held against each other: whether they told the same.
 //!
-//! Each point that two runs have told gives a difference of prices, and the interval of that difference
+//! Each point that two runs have reported gives a difference of prices, and the interval of that difference
 //! (Yuen's, [`nilometer_stat::Trimmed::difference`]) is to hold nought. Of many differences some would not
 //! by chance; so each interval is asked for at `1 - 5 %/m`, with `m` of them (Bonferroni): then in 95 of 100
 //! comparisons of runs that do not differ none of all stands apart, if their rounds scatter evenly and *their
@@ -20,7 +20,7 @@ fn name(point: &Point) -> String {
     format!("{dut} {variant}, {frame_bytes} bytes, {asked_pps:.0}/s")
 }
 
-/// The price of a point in nanoseconds, where that is told.
+/// The price of a point in nanoseconds, where that is reported.
 fn price(point: &Point) -> Option<Trimmed> {
     let cost = point.packet_cpu_ns.as_ref().filter(|_| point.told)?;
     Some(Trimmed { mean: cost.mean, error: cost.error, degrees: cost.degrees })

@@ -24,7 +24,7 @@ pub struct Point {
     pub forwarded_pps: f64,
     /// The same in the worst and in the best round.
     pub forwarded_pps_range: [f64; 2],
-    /// Whether the generator kept its pace in most rounds, and so `offered_pps` is what was asked for.
+    /// Whether the generator kept its pace in most rounds, and so `offered_pps` is the requested load.
     pub is_paced: bool,
     /// Frames that another of their flow had overtaken, of all rounds.
     pub disordered: u64,
@@ -61,7 +61,7 @@ pub struct Point {
     pub cpu_seconds: f64,
     /// Those of generator and sink alone under the same load.
     pub generator_cpu_seconds: f64,
-    /// Those of the whole machine, whoever used them.
+    /// Those of the whole machine, by all processes.
     pub machine_cpu_seconds: f64,
 }
 
@@ -83,7 +83,7 @@ pub struct Forwarding {
     pub seed: u64,
     /// Seconds of each load, and how often it was offered.
     pub seconds: f64,
-    /// Rounds of each point that were asked for at least.
+    /// The least rounds of each point that were requested.
     pub rounds: u32,
     /// The most that there could be, disturbed ones included.
     #[serde(default)]
@@ -94,10 +94,10 @@ pub struct Forwarding {
     /// The share of points whose truth is in its interval.
     #[serde(default)]
     pub confidence: f64,
-    /// Half an interval, as a share of the price, up to which a point is told.
+    /// Half an interval, as a share of the price, up to which a point is reported.
     #[serde(default)]
     pub half_width_max: f64,
-    /// Points that are told.
+    /// Points that are reported.
     #[serde(default)]
     pub points_told: usize,
     /// Routes and filters of our router.
@@ -111,7 +111,7 @@ pub struct Forwarding {
     /// These prices against those of earlier runs, where such were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// What is not as asked for, and why.
+    /// What is not as requested, and why.
     pub warnings: Vec<String>,
 }
 

@@ -32,7 +32,7 @@ pub const PORTS: [(&str, MacAddress); 2] = [("p0", [2, 0, 0, 0, 1, 1]), ("p1", [
 /// The device's addresses, with the length of their networks.
 pub const ADDRESSES: [(Ipv4Addr, u8); 2] =
     [(Ipv4Addr::new(198, 18, 0, 1), 16), (Ipv4Addr::new(198, 19, 255, 1), 30)];
-/// Behind whom everything is that the generator sends to.
+/// The next hop to all destinations of the generator.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
 /// What it sends to.
 pub const BEHIND: &str = "198.19.0.0/17";

@@ -14,7 +14,7 @@
 //! # The check on itself
 //!
 //! A frame that could not be sent within [`LATE`] of its moment is given up and counted as missed: a
-//! generator that was held up does not make up for it with a burst that nobody asked for. A run in
+//! generator that was held up does not make up for it with an unrequested burst. A run in
 //! which more than [`MISSED_MAX`] of the frames were missed did not offer what was asked; its figures
 //! are those of the load that was offered, and the run says so ([`Run::is_paced`]).
 //!
@@ -79,7 +79,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether the load was offered as it was asked for.
+    /// Whether the load was offered as requested.
     pub fn is_paced(&self) -> bool {
         self.missed as f64 <= (self.sent + self.missed) as f64 * MISSED_MAX
     }

@@ -83,7 +83,7 @@ fn nothing() -> Forwarding {
 fn rounds_that_others_disturbed_do_not_count() {
     let quiet = [sampled(1_000, 1_000, 0.3), sampled(1_000, 1_000, 0.1)];
     let mut disturbed = quiet;
-    // The bare link's run beside which somebody compiled.
+    // The bare link's run, disturbed by a compiler.
     disturbed[1].cpu = 0.25;
     disturbed[1].usage.machine.busy_s = 0.9;
     let pairs = [[quiet; 8].as_slice(), &[disturbed; 3]].concat();

@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(&frame[30..32], [198, 19]);
             assert!(frame[32] < 128);
             assert_eq!(frames.number_of(&frame[..40]), None);
-            // What has a number where ours do, and is nobody's.
+            // A frame with a number where ours have theirs, but not of this test.
             frame[ADDRESSES_AT] ^= 1;
             assert_eq!(frames.number_of(&frame), None);
         }

@@ -2,7 +2,7 @@
 //!
 //! # Whose time is counted
 //!
-//! A packet that crosses a veth is delivered in a soft interrupt, which runs in whoever sent it and
+//! A packet that crosses a veth is delivered in a soft interrupt, which runs in the sending thread and
 //! is billed to that thread; what is too long for that goes on in the kernel's `ksoftirqd`, and where
 //! an interface polls by a thread of its own, in `napi/...`. So the time of the measuring thread, of
 //! the device's thread, and of those kernel threads is all that the traffic cost. These are the kernel's own
@@ -12,26 +12,26 @@
 //! 0.15 s has 15. Where soft interrupts are accounted apart (`CONFIG_IRQ_TIME_ACCOUNTING`), these sums do
 //! not have them, and all prices are too low; then that is warned of.
 //!
-//! What it does not see is what an idle processor does in an interrupt, which is billed to nobody: part of
+//! What it does not see is what an idle processor does in an interrupt, which is billed to no thread: part of
 //! what another processor hands over to it (the variant `ordered`), for one. And where an interface's polling is put off (`napi_defer_hard_irqs` and
-//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to whoever it interrupts, if anybody. A device on such interfaces looks cheaper than it is.
+//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to the thread that it interrupts, if any. A device on such interfaces looks cheaper than it is.
 //!
 //! Counters of the processor (instructions, cycles) would be disturbed less by others than time is; virtual
 //! machines mostly have none, so they are not asked for.
 //!
-//! # Who disturbs
+//! # Disturbances
 //!
 //! Others do not add to that time, but they change it: they evict what the caches hold, and a thread that
 //! waited for its processor finds more frames at once, which is cheaper for each. Against the second the
 //! measuring thread and the device's have the highest priority that is not real time ([`raise`]). Where
 //! sessions or control groups share processors among themselves first, that counts within ours alone; on a
-//! machine that others keep busy, `chrt -r 1` before the command goes before everybody. It is not done
+//! machine that others keep busy, `chrt -r 1` before the command gives it priority over them all. It is not done
 //! unasked: others have next to nothing meanwhile. A run is
 //! *disturbed*, and does not count, in which
 //!
 //! - these threads, ready to run, waited for a processor for more than [`HELD_UP_MAX`] of it (the kernel's sum
 //!   in nanoseconds, `schedstat`),
-//! - others had more than [`OTHERS_MAX`] of all processors, unless another share is asked for: what the whole
+//! - others had more than [`OTHERS_MAX`] of all processors, unless another share is requested: what the whole
 //!   machine used by `/proc/stat`, whose ticks are good enough for that, less our own,
 //! - or a hypervisor took away more than [`STOLEN_MAX`] of them.
 
@@ -45,7 +45,7 @@ use nilometer_linux::machine::MachineUse;
 use nilometer_linux::system_file::system_text;
 use rustix::process::{Pid, setpriority_process};
 
-/// The niceness of who measures and of what is measured.
+/// The niceness of the tester and of the device under test.
 const HIGHEST: i32 = -20;
 /// How a kernel was built takes less.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -102,7 +102,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Whether others, beside those who used `own` processor seconds, disturbed the run; they may have the
+    /// Whether others, beside the threads that used `own` processor seconds, disturbed the run; they may have the
     /// share `others_max` of all processors.
     pub fn is_disturbed(&self, own: f64, others_max: f64) -> bool {
         let MachineUse { elapsed_s, all_s, busy_s, stolen_s } = self.machine;

@@ -104,7 +104,7 @@ impl Machine {
         let (packets, framing) = (1 << 16, Framing::Whole);
         let input = InputLimits { packets, packet_bytes: 9_300, sharing, framing };
         let variant_of_fabric = (variant != Variant::NoDq).then_some(equations);
-        // As in a router that runs, the memory is shared by rule; here nobody comes near its limits.
+        // As in a router that runs, the memory is shared by rule; here no port comes near its limits.
         let memory = Some(MemoryLimits { packets: 1 << 20, sharing });
         let fabric = FabricPlan { shape, variant: variant_of_fabric, input, memory };
         let plan = RouterPlan::new(fabric, options.seed);

@@ -3,7 +3,7 @@
 //! A router of some ports stands in memory with a full table, a thousand filters, distributed queueing
 //! and a discipline at each output. Frames of a million flows lie ready in buffers; one thread does what
 //! a driver does, over and over: each port receives a batch of 64, the router is told the time, each
-//! output is asked for what its link may carry. What a device would do, to put frames into buffers and
+//! output transmits what its link may carry. What a device would do, to put frames into buffers and
 //! to take them away, is done between the timed stretches.
 //!
 //! **Load.** Time is virtual: a turn takes as long as 64 frames on a link, and links are such that all

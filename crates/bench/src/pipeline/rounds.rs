@@ -22,7 +22,7 @@ use nilometer_routerd::tally::Paths;
 pub const INTERRUPTED: u64 = 2_000;
 /// Frames that lie ready when a timed stretch begins, at least: the receive rings of some ports.
 const READY_FRAMES: usize = 2_048;
-/// Frames that an output is asked for at once, as by the driver.
+/// Frames that are taken from an output at once, as by the driver.
 const GIVEN_AT_ONCE: usize = 256;
 /// Frames of a port until queues are full, if their discipline lets them be.
 const FILLING_FRAMES: usize = 8 * BACKLOG_PACKETS as usize;
@@ -95,7 +95,7 @@ impl Probe for Stopwatch {
     }
 }
 
-/// Is told when a timed stretch begins.
+/// Called when a timed stretch begins.
 pub trait Watch: Probe {
     /// It begins now.
     fn begin(&mut self);

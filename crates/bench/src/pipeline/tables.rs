@@ -112,7 +112,7 @@ impl Routes {
         Ok(Routes { from, prefixes, hops: hops.snapshot(), numbers, fib })
     }
 
-    /// One more who looks up.
+    /// Adds a reader.
     ///
     /// # Errors
     /// When there are too many.
