@@ -127,7 +127,7 @@ pub enum ArtefactError {
 pub struct Artefact {
     /// What it says.
     pub manifest: Manifest,
-    /// Who signed it.
+    /// The key that signed it.
     pub key: KeyId,
     /// The module.
     pub module: Vec<u8>,
@@ -212,7 +212,7 @@ fn manifest_text<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ArtefactError> {
 }
 
 impl Artefact {
-    /// Opens an artefact, if somebody trusted has signed it and it is whole; what is revoked is refused, and what has
+    /// Opens an artefact, if a trusted key has signed it and it is whole; what is revoked is refused, and what has
     /// expired by `now_s`, where that is given.
     ///
     /// # Errors

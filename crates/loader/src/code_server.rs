@@ -1,6 +1,6 @@
 //! The code server: a directory of artefacts by HTTP, its index and nothing else.
 //!
-//! It is read-only and trusts nobody, and nobody needs to trust it: what it sends is signed. Connections are bounded in
+//! It is read-only, trusts no client, and need not be trusted: what it sends is signed. Connections are bounded in
 //! number and in time.
 
 use std::convert::Infallible;

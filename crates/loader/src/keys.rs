@@ -1,7 +1,7 @@
 //! Keys that sign plugins, keys that are trusted, and what was revoked.
 //!
-//! A key is a line of text: `nilometer-plugin-key DIGITS` what everybody may have, `nilometer-plugin-secret-key DIGITS` what
-//! its owner alone may. Its id is the beginning of its SHA-256. A list of revocations has lines `key ID` and `module SHA-256`.
+//! A key is a line of text: `nilometer-plugin-key DIGITS` is a public key, `nilometer-plugin-secret-key DIGITS` a
+//! secret one. The id of a public key is the beginning of its SHA-256. A list of revocations has lines `key ID` and `module SHA-256`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,7 +34,7 @@ impl fmt::Display for KeyId {
 /// Why a signature does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Nobody trusts its key.
+    /// Its key is not trusted.
     #[error(
         "signed by key {0}, which is not trusted here (`nilometer plugin key trust` trusts one)"
     )]
@@ -58,7 +58,7 @@ pub enum KeyError {
     /// It is something else.
     #[error("no key: it must be a line `{0} DIGITS` with 64 hexadecimal digits")]
     Text(&'static str),
-    /// The secret key was given where everybody's is wanted.
+    /// The secret key was given where the public key is wanted.
     #[error("this is a secret key; give the one that ends with `.pub`")]
     IsSecret,
     /// No signature could be trusted that it makes.
@@ -102,7 +102,7 @@ impl FromStr for KeyId {
 pub struct SecretKey(SigningKey);
 
 impl SecretKey {
-    /// Of 32 bytes that nobody can foresee.
+    /// Of 32 unpredictable bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> SecretKey {
         SecretKey(SigningKey::from_bytes(&bytes))
     }

@@ -6,7 +6,7 @@
 //!   module of WebAssembly ─────► WasmClass  ─┘
 //! ```
 //!
-//! A module comes in an artefact ([`artefact`]), signed by a key that somebody trusts ([`keys`]), from a file or from a code
+//! A module comes in an artefact ([`artefact`]), signed by a trusted key ([`keys`]), from a file or from a code
 //! server ([`code_server`], [`fetch`]) into a directory of the router's ([`store`]).
 //!
 //! The router knows classes and instances alone ([`nilometer_router::plugin`]); what runs their code is here.

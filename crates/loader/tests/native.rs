@@ -72,7 +72,7 @@ fn a_native_plugin_that_panics_is_caught_with_its_reason() {
     let (dropped, changed) = (batch.dropped(), batch.changed());
     assert_eq!(said(outcome), "index out of bounds: the len is 20 but the index is 80");
     assert!(dropped.is_empty());
-    // The first and the third were changed; what it did to the fourth, at which it panicked, nobody knows.
+    // The first and the third were changed; what it did to the fourth, at which it panicked, is unknown.
     assert_eq!(changed.iter().collect::<Vec<_>>(), [0, 2, 3]);
     let bytes = packets.iter().map(|facts| memory.frame(facts.place)[15]);
     assert_eq!(bytes.collect::<Vec<_>>(), [99, 0, 99, 0, 0, 0]);

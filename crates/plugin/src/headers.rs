@@ -1,4 +1,4 @@
-//! Where the headers of an IP packet lie, and who speaks to whom.
+//! Where the headers of an IP packet lie, and its source and destination.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -101,7 +101,7 @@ impl Relabelling {
 /// Why a packet goes no further because of its labels: each has a counter of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelRefusal {
-    /// Nobody here knows its label.
+    /// No entry for its label.
     UnknownLabel,
     /// Its stack is broken, or longer than what is looked at.
     Stack,

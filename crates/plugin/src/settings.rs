@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::str::FromStr;
 
-/// Words of a configuration; each is taken once, and one that nobody takes is an error.
+/// Words of a configuration; each is taken once, and one that is not taken is an error.
 pub struct Settings<'a> {
     words: Vec<(&'a str, &'a str)>,
 }

@@ -1,4 +1,4 @@
-//! Of each plugin, the newest version and sequence that ever were here: what nobody may go back behind unnoticed.
+//! Of each plugin, the newest version and sequence that ever were here, so that a rollback is noticed.
 
 use std::collections::BTreeMap;
 

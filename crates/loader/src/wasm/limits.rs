@@ -31,7 +31,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most that anybody may give a class: a call of 256 packets ends within some milliseconds.
+    /// The most that may be configured for a class: a call of 256 packets ends within some milliseconds.
     pub const MOST: Limits = Limits {
         module_bytes: 16 << 20,
         memory_bytes: 256 << 20,

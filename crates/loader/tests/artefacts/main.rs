@@ -1,4 +1,4 @@
-//! Artefacts that are damaged, old, revoked or of nobody known are refused with one line, as are servers that cheat.
+//! Artefacts that are damaged, old, revoked or of unknown signers are refused with one line, as are servers that cheat.
 
 mod server;
 mod store;

@@ -154,7 +154,7 @@ impl Mappings {
         Some(port)
     }
 
-    /// The endpoint inside of a port, to which a packet comes. Such packets keep TCP's mappings alone: with UDP anybody
+    /// The endpoint inside of a port, to which a packet comes. Such packets keep TCP's mappings alone: with UDP any host
     /// could (RFC 4787, REQ-6).
     pub(super) fn inside_of(
         &mut self,

@@ -90,7 +90,7 @@ fn mappings_of_udp_are_kept_by_outbound_packets_alone() {
 fn tcp_mappings_live_by_their_state() {
     let out = |flags| tcp("10.0.0.1:6000", "192.0.2.1:80", flags);
     let back = |flags| tcp("192.0.2.1:80", "203.0.113.1:6000", flags);
-    // A SYN that nobody answers lives 4 minutes.
+    // An unanswered SYN lives 4 minutes.
     let mut bench = bench();
     bench.forwarded(&mut out(SYN));
     bench.wait(241 * SECOND_NS);
@@ -171,7 +171,7 @@ fn errors_are_translated_with_the_packet_inside_them() {
     let source = Packet::new(&mut error, 0).addresses().expect("a packet").0;
     assert_eq!(source, address("203.0.113.1"));
     assert_eq!(bench.counters()[ERRORS], 4);
-    // About a packet that nobody sent.
+    // About a packet that was never sent.
     let stray = udp("203.0.113.1:4", "192.0.2.1:53", 12);
     bench.dropped(&mut icmp_error("198.51.100.7", "203.0.113.1", &stray));
 }
