@@ -1,7 +1,7 @@
 //! Tells the binary which commit it was built from, for `--version` and every result file.
 //!
 //! Twelve hexadecimal digits, `-dirty` behind them when the sources differ from that commit, or
-//! `unknown` where there is no repository (an unpacked archive); whoever packages such an archive may
+//! `unknown` where there is no repository (an unpacked archive); a packager of such an archive may
 //! set `NILOMETER_COMMIT`. Cargo runs this again when the commit changes or a source does, so that
 //! the answer never goes stale.
 

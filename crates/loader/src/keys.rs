@@ -1,7 +1,7 @@
 //! Keys that sign plugins, keys that are trusted, and what was revoked.
 //!
-//! A key is a line of text: `nilometer-plugin-key DIGITS` is a public key, `nilometer-plugin-secret-key DIGITS` a
-//! secret one. The id of a public key is the beginning of its SHA-256. A list of revocations has lines `key ID` and `module SHA-256`.
+//! A key is a line of text: `nilometer-plugin-key DIGITS` if public, `nilometer-plugin-secret-key DIGITS` if secret. The
+//! id is the beginning of the public key's SHA-256. A list of revocations has lines `key ID` and `module SHA-256`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -50,7 +50,7 @@ fn send_datagrams(testbed: &Testbed, count: u32, pause: Duration) -> Result<()> 
         let mut payload = [0; 100];
         for number in 0..count {
             payload[..4].copy_from_slice(&number.to_be_bytes());
-            // Nobody listens; the refusals that come back do not reach an unconnected socket.
+            // Nothing listens; the refusals that come back do not reach an unconnected socket.
             socket.send_to(&payload, "198.19.0.1:7001")?;
             thread::sleep(pause);
         }

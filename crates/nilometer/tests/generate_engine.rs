@@ -335,7 +335,7 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
             stranger.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             let mut answer = Vec::new();
             let _ = stranger.read_to_end(&mut answer);
-            assert!(answer.is_empty(), "a stranger is told nothing");
+            assert!(answer.is_empty(), "an unknown client gets no answer");
 
             let mut halves = call(); // a request in two pieces is a request
             let request = protocol::Request::new(0, 70_000).encode();

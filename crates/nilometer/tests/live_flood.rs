@@ -12,7 +12,7 @@
 //!
 //! # Whose loss
 //!
-//! A machine that lets threads wait loses packets of its own. Each loss is told by its place:
+//! A machine that lets threads wait loses packets of its own. Each loss is reported by its place:
 //!
 //! * at the sink, whose ring was full because the tester was late: the tester's;
 //! * on a link, whose other end the kernel did not serve in time: the kernel's;
@@ -104,7 +104,7 @@ impl Hostile {
     }
 }
 
-/// Sends hostile frames until it is told to stop; how many.
+/// Sends hostile frames until it is stopped; how many.
 struct Flood {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
@@ -208,7 +208,7 @@ fn offered(text: &str, loads: &[Load], is_kept: fn(&Outcome) -> bool) -> Result<
     router.wait_until_up()?;
     let mut tester = Tester::open(&site)?;
     let frames = Frames::new(1, 64, first_hop(true));
-    // Whoever is asked for the first time is asked for now.
+    // Addresses that are resolved for the first time are resolved now.
     tester.offer(&frames, Load { pps: 1_000.0, duration: Duration::from_millis(200) })?;
     let flood = Flood::start(&flooder)?;
     let mut kept = Outcome::default();

@@ -64,7 +64,7 @@ struct Site {
     router: Namespace,
 }
 
-/// A host's interface, the router's, a number; the host's address, what is beyond, and by whom.
+/// A host's interface, the router's, a number; the host's address, what is beyond, and its next hop.
 type End = (&'static str, &'static str, u8, [u8; 4], &'static str, [u8; 4]);
 
 const ENDS: [End; 2] = [
@@ -255,7 +255,7 @@ fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
     router.stop().expect("it balances");
 }
 
-/// Packets of many flows in turns, in a table of few buckets: who takes turns with others is noticed as well.
+/// Packets of many flows in turns, in a table of few buckets: a flow that takes turns with others is noticed as well.
 #[test]
 fn flows_that_take_turns_all_get_a_shortcut() {
     const FLOWS: u16 = 32;
@@ -341,7 +341,7 @@ fn groups_reach_who_asked_and_who_need_not() {
     router.wait_until_up().expect("its ports are up");
     let far = site.right.enter(|| Ok(UdpSocket::bind(("0.0.0.0", 7_000))?)).expect("a socket");
     far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-    // The kernel would throw away what none of its sockets has asked for.
+    // The kernel would throw away what none of its sockets has requested.
     far.join_multicast_v4(&group(2), &RIGHT).expect("it may join");
     let near = site.left.enter(|| Ok(UdpSocket::bind((LEFT, 0))?)).expect("a socket");
     near.set_multicast_ttl_v4(8).expect("a time to live");
@@ -356,7 +356,7 @@ fn groups_reach_who_asked_and_who_need_not() {
         let mut bytes = [0; 8];
         far.recv(&mut bytes).is_ok_and(|length| bytes[..length] == to.octets())
     };
-    // What nobody wants any more is discarded by the router, not by the host.
+    // What is no longer wanted is discarded by the router, not by the host.
     let unwanted = || {
         let tally = router.tally().expect("it answers");
         tally.ports[0].discards.get("no_group").copied().unwrap_or(0)

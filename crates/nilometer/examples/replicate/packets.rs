@@ -1,6 +1,6 @@
 //! Copies of a capture's packets: IPv4 addresses of copy `k` moved by `k` networks, times shifted. Or
 //! segments of as many flows as one likes, each of a length that some packet of the capture has, the flows'
-//! turns drawn by lot: the most that a meter can be asked for, since no packet is of the flow before it.
+//! turns drawn by lot: the most that a meter can be asked to handle, since no packet is of the flow before it.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};

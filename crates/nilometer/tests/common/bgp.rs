@@ -46,7 +46,7 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    /// Connects from an address of the namespace, as soon as somebody answers there.
+    /// Connects from an address of the namespace, as soon as the peer answers.
     pub fn connect(namespace: &Namespace, from: Ipv4Addr, to: Ipv4Addr, own_as: u32) -> Speaker {
         let patience = Instant::now();
         let connection = loop {

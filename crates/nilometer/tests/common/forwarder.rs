@@ -1,4 +1,4 @@
-//! One who forwards by the tables of a RIB thread: looks up, and asks for newer next hops before each batch.
+//! A forwarding thread on the tables of a RIB thread: it looks up, and takes newer next hops before each batch.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
@@ -43,7 +43,7 @@ impl Forwarder {
     }
 }
 
-/// Looks up `all` again and again until it is told to end.
+/// Looks up `all` again and again until it is stopped.
 pub struct Watch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,

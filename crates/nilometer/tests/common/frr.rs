@@ -1,4 +1,4 @@
-//! FRR's daemons in the namespaces of a test, and what they are told.
+//! FRR's daemons in the namespaces of a test, and their configuration.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 

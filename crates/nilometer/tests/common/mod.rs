@@ -39,7 +39,7 @@ impl Room {
         self.0.join(name)
     }
 
-    /// A copy of the binary where nobody is turned away, as the build's own folder may be closed to others. (By a
+    /// A copy of the binary where every user may run it, as the build's own folder may be closed to others. (By a
     /// process of its own: a file that this one has open for writing, in whatever child another thread starts
     /// meanwhile, cannot be executed.)
     pub fn own_binary(&self) -> PathBuf {
@@ -49,7 +49,7 @@ impl Room {
         copy
     }
 
-    /// How this binary is run by a user who owns nothing, in a folder of his own, `home`; none, and a line that says
+    /// How this binary is run by a user that owns nothing, in its own folder, `home`; none, and a line that says
     /// so, where this process may not become another user.
     pub fn as_nobody(&self) -> Option<impl Fn(&[&str]) -> Output> {
         const NOBODY: u32 = 65_534;
@@ -144,7 +144,7 @@ impl Room {
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// Runs the binary, which must refuse: status 2, one line on stderr that says who speaks, nothing
+    /// Runs the binary, which must refuse: status 2, one line on stderr that names the program, nothing
     /// on stdout, and no file made, changed or removed. Returns the line.
     pub fn refused(&self, words: &[&str]) -> String {
         let before = self.listing();

@@ -50,7 +50,7 @@ impl Moment {
     }
 }
 
-/// Whether somebody has said that the machine is quiet, so that nothing is let off.
+/// Whether the operator has declared the machine quiet, so that no check is relaxed.
 pub fn is_said_to_be_quiet() -> bool {
     std::env::var_os("NILOMETER_QUIET").is_some_and(|value| value == "1")
 }

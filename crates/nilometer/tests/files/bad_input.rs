@@ -306,8 +306,8 @@ fn a_pipe_that_is_fed_without_end_is_left_at_the_limit() {
         let (beginning, piece) = (beginning.to_owned(), repeated.repeat(1 << 14));
         let name = pipe.clone();
         let feeder = thread::spawn(move || {
-            let mut to = fs::OpenOptions::new().write(true).open(name).expect("somebody reads");
-            let mut fed = to.write(beginning.as_bytes()).expect("somebody reads") as u64;
+            let mut to = fs::OpenOptions::new().write(true).open(name).expect("a reader");
+            let mut fed = to.write(beginning.as_bytes()).expect("a reader") as u64;
             while fed < 4 * DOCUMENT_BYTES_MAX {
                 match to.write(piece.as_bytes()) {
                     Ok(bytes) => fed += bytes as u64,

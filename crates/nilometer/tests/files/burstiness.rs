@@ -140,7 +140,7 @@ fn line(series: &[f64]) -> Option<Scaling> {
     Diagram::from(&pyramid).choose()
 }
 
-/// Single traces, as their networks had them; composites have the pauses of whoever composed them.
+/// Single traces, as their networks had them; composites have the pauses of their composition.
 #[test]
 fn the_estimate_of_a_trace_is_that_of_its_series() {
     let Some(data) = std::env::var_os("NILOMETER_DATA") else {

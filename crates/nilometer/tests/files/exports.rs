@@ -305,7 +305,7 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
     assert_eq!((&counts["flow_records"], &counts["damaged"]), (&1_000.into(), &1.into()));
     let words = "short: its header tells of 2 more blocks";
     assert!(counts["warnings"].to_string().contains(words), "{counts}");
-    // Cut within a block, and damaged in the header of one: bytes are told.
+    // Cut within a block, and damaged in the header of one: bytes are reported.
     let counts = counted(&[room.file("cut", &whole[..second + 100])]);
     let words = format!("is cut, 100 of {} bytes (0.1 %)", second + 100);
     assert!(counts["warnings"].to_string().contains(&words), "{counts}");
@@ -327,7 +327,7 @@ fn digests_are_what_sha256sum_prints() {
     let sums = Command::new("sha256sum").args(&files).output().expect("sha256sum runs");
     let sums = String::from_utf8(sums.stdout).expect("text");
     let expected: Vec<&str> = sums.lines().filter_map(|line| line.split(' ').next()).collect();
-    // They take longer than reading, and are made for whoever asks.
+    // They take longer than reading, and are made on request.
     let inputs = &counted(&files)["inputs"];
     assert_eq!((&inputs[0]["bytes"], &inputs[0]["sha256"]), (&long.len().into(), &Value::Null));
     let counts = counted(&[&files[..], &["--digests".into()]].concat());

@@ -23,7 +23,7 @@ use states::{Around, Chance, copy, make, may_mount};
 const RESTING: usize = 420;
 /// Random files of `-o` and of commands that have such an output.
 const FILES: usize = 140;
-/// Runs that are killed at a random moment, or into whose directory somebody puts a file.
+/// Runs that are killed at a random moment, or into whose directory a file is put meanwhile.
 const DISTURBED: usize = 60;
 /// Pairs of runs with one `--out`.
 const PAIRS: usize = 20;
@@ -170,7 +170,7 @@ const OUTPUTS: [&str; 14] = [
     "route ctl --socket ctl.sock trace -w OUT --force",
 ];
 
-/// Files of somebody's that begin as files of ours might.
+/// Files of a user that begin as files of ours might.
 const LOOKALIKES: [&str; 9] = [
     "notes",
     "{\n  \"name\": \"a package\"\n}\n",
@@ -263,7 +263,7 @@ fn random_files_are_replaced_only_if_they_are_ours() {
     }
 }
 
-/// Whoever knows which process writes next cannot lay a link in its way.
+/// A user that knows which process writes next cannot lay a link in its way.
 #[test]
 fn temporary_names_cannot_be_foreseen() {
     let room = furnished("force-links");
@@ -342,7 +342,7 @@ fn runs_that_are_killed_or_disturbed_lose_nothing() {
                     _ => fs::write(&path, "mine"),
                 }
                 .is_ok();
-            // A long run is told to end, as by Ctrl-C.
+            // A long run is interrupted, as by Ctrl-C.
             sleep(Duration::from_millis(20));
             // SAFETY: the process is ours and has not been waited for.
             unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
@@ -403,7 +403,7 @@ fn of_two_runs_with_one_place_one_is_refused() {
             refused += 1;
         }
         both += u32::from(statuses == [Some(0); 2]);
-        // Whoever won: all of it is of one run.
+        // Whichever run won: all of it is of one run.
         let seed = room.json("out/result.json")["seed"].to_string();
         assert!(
             room.read("out/scenario.toml").contains(&format!("seed = {seed}")),
@@ -417,7 +417,7 @@ fn of_two_runs_with_one_place_one_is_refused() {
     assert!(refused > 0);
 }
 
-/// As long as a run writes, nobody else does, in whatever way; then its results are free.
+/// As long as a run writes, no other run does, in whatever way; then its results are free.
 #[test]
 fn a_place_is_locked_while_it_is_written_and_not_longer() {
     let room = furnished("force-locked");

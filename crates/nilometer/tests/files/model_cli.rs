@@ -283,7 +283,7 @@ fn sampled_records_say_how_many_flows_there_were_and_how_long() {
     assert!(text(&shown.stderr).contains("not identified"), "{}", text(&shown.stderr));
 }
 
-/// Sizes, times and rates are told in the unit in which they are small numbers.
+/// Sizes, times and rates are shown in the unit in which they are small numbers.
 #[test]
 fn a_model_is_shown_in_units_that_a_person_reads() {
     let room = Room::new("units");

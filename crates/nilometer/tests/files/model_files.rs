@@ -13,7 +13,7 @@ use nilometer_wire::build;
 use serde_json::{Map, Value};
 
 /// What is wrong with `value` by the keywords of JSON Schema (2020-12) that our schema uses. A keyword that
-/// is not known here is wrong, so that nothing passes because nobody looked.
+/// is not known here is wrong, so that nothing passes unchecked.
 fn complaints(schema: &Value, root: &Value, value: &Value, at: &str) -> Vec<String> {
     let Some(keywords) = schema.as_object() else {
         return if schema == &Value::Bool(true) { vec![] } else { vec![format!("{at}: refused")] };
@@ -183,7 +183,7 @@ fn models_keep_to_their_schema_and_what_does_not_is_found() {
     let mut places = BTreeSet::new();
     paths(&model, "", &mut places);
     assert!(places.len() > 50, "{places:?}");
-    // A word in place of any number, and a key that nobody knows, are found.
+    // A word in place of any number, and an unknown key, are found.
     for (at, wrong) in [
         ("/format", Value::from("nilometer-model/2")),
         ("/hurst/bin_s", "a".into()),

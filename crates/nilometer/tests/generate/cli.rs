@@ -110,7 +110,7 @@ fn the_plan_that_is_printed_is_the_plan_that_is_played() {
     assert_eq!(connections, count(&done, "connections"));
 }
 
-/// A client that nobody answers: its last line, after status 2 and nothing on stdout.
+/// A client that gets no answer: its last line, after status 2 and nothing on stdout.
 fn unanswered(room: &Room, words: &[&str]) -> String {
     let output =
         room.run(&[&["generate", "client", "model.json", "--json"], words, &RENO].concat());

@@ -1,4 +1,4 @@
-//! The server of `generate` among strangers who mean it no good, beside an owner who is served.
+//! The server of `generate` under hostile clients, while the owner's client is served.
 //!
 //! Each test has a network namespace of its own, so that what the kernel holds for the server's port is
 //! the server's alone. All strangers call from one address, the owner from another.
@@ -75,7 +75,7 @@ fn times_slept() -> u64 {
     line.and_then(|number| number.trim().parse().ok()).expect("a number")
 }
 
-/// A stranger who asks for `size_bytes` in a request of so many bytes, and has sent its beginning.
+/// A hostile client that asks for `size_bytes` in a request of so many bytes, and has sent its beginning.
 fn stranger(request_bytes: u64, size_bytes: u64) -> TcpStream {
     let mut stream = TcpStream::connect(HERE).expect("the kernel has a queue");
     stream.write_all(&Request::new(request_bytes, size_bytes).encode()).expect("sixteen bytes");
@@ -120,7 +120,7 @@ fn kept_by_the_kernel() -> (u64, usize) {
         }
         let queued = queues.split(':').next().expect("two queues");
         bytes += u64::from_str_radix(queued, 16).expect("a number");
-        // A connection that nobody has accepted yet has no process either, and holds nothing.
+        // A connection that is not accepted yet has no process either, and holds nothing.
         orphans += usize::from(inode == "0" && queued != "00000000");
     }
     (bytes, orphans)
@@ -151,7 +151,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
     }
     let report = in_the_open(short(), |live| {
         let over = AtomicBool::new(false);
-        // Half of them trickle the beginning of a request, half its rest; whoever is given up calls again.
+        // Half of them trickle the beginning of a request, half its rest; a client that is given up calls again.
         let call = |number: usize| match number % 2 {
             0 => TcpStream::connect(HERE).expect("the kernel has a queue"),
             _ => stranger(1 << 20, 1),
@@ -169,7 +169,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
                     thread::sleep(Duration::from_millis(200));
                 }
             });
-            // Long enough for everybody who has come to be given up once.
+            // Long enough for every client that has come to be given up once.
             thread::sleep(Duration::from_secs(5));
             owner_fetches(live, 100_000);
             over.store(true, Relaxed);
@@ -258,7 +258,7 @@ fn the_address_with_most_places_makes_room() {
     if !privileged("places by address") {
         return;
     }
-    // Nobody is given up for being slow while this lasts.
+    // No client is given up for being slow while this lasts.
     let limits = Limits { request_time: 2 * PATIENCE, rate_window: 2 * PATIENCE, ..short() };
     let report = in_the_open(limits, |live| {
         let strangers: Vec<_> = (0..STRANGERS).map(|_| stranger(1 << 20, 1)).collect();
@@ -310,7 +310,7 @@ fn an_honest_reader_may_be_slow() {
     assert_eq!((report.completed, report.too_slow), (1, 0), "{report:?}");
 }
 
-/// Whoever is held is looked at less and less often, and nobody looks in between.
+/// A held connection is checked less and less often, and not in between.
 #[test]
 fn a_connection_that_is_held_does_not_keep_the_server_awake() {
     if !privileged("the server's turns") {

@@ -41,7 +41,7 @@ fn what_comes_to_an_end_that_is_gone_is_reset_segment_by_segment() {
     let Some((found, played)) = observed("ends that are gone", &scripts, 1_500) else { return };
     for (script, seen) in scripts.iter().zip(&found) {
         for side in Side::BOTH {
-            // Who hears again, and is held up before its last segment goes out, may hear of a reset first.
+            // An end that hears again, and is held up before its last segment goes out, may hear of a reset first.
             let lacks = sent_by(script, side) - seen.of(side).payload_bytes;
             assert!(lacks <= u64::from(script.segment_bytes), "{lacks} of {seen:#?}");
         }

@@ -116,7 +116,7 @@ fn hostile_packets_fare_as_in_the_kernel() {
             println!("{}", class.example);
         }
     }
-    assert_eq!(unexplained, 0, "packets fare otherwise than in the kernel, and nobody says why");
+    assert_eq!(unexplained, 0, "packets fare otherwise than in the kernel, unexplained");
 }
 
 fn shown(packet: &[u8], theirs: &[Out], own: &[Out]) -> String {

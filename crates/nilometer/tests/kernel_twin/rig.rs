@@ -10,7 +10,7 @@
 //! comes in is taken by one processor, at all ends: where each takes what it has sent itself, marks overtake
 //! a packet when a thread moves from one that is held up to another.
 //! Requests for link-layer addresses and reports of groups are left out. Each link's network is of the
-//! two at its ends: messages to others on it would wait for addresses that nobody has, and the kernel
+//! two at its ends: messages to others on it would wait for addresses that no host has, and the kernel
 //! makes no more of them while a few wait.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ const MARK: &[u8] = b"a mark of the twins";
 const ROUTERS_OF_GROUPS: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16];
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who forwards.
+/// The forwarder: our router or the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     Kernel,
@@ -105,7 +105,7 @@ impl Rig {
                     offload::switch_off(name)?;
                     steer::to_one_processor(name, 0)?;
                     let mut netlink = Netlink::open()?;
-                    // Hosts say nothing; the device has to ask for who is on its links.
+                    // Hosts say nothing; the device has to resolve its neighbours.
                     if name == outer {
                         netlink.silence(name)?;
                     }

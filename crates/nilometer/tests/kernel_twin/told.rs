@@ -107,7 +107,7 @@ fn timely(out: &[Out]) -> Vec<Out> {
     all
 }
 
-/// That nobody has an address is found out seconds after the packet, among the outputs of others.
+/// That no host has an address is found out seconds after the packet, among the outputs of others.
 fn is_late(kind: &str) -> bool {
     kind.ends_with(" icmp 3/1") || kind.ends_with(" icmpv6 1/3")
 }

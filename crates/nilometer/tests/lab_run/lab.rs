@@ -325,7 +325,7 @@ fn an_input_with_a_duration_keeps_its_speed() {
     let result = room.counted(&[&words[..], &["--calibration", "0", "--out", "run"]].concat());
     sound(&result);
     assert_eq!((&result["time_divisor"], &result["synthetic"]), (&1.0.into(), &false.into()));
-    assert!(result["wire_delay_ns"].is_null(), "no calibration was asked for");
+    assert!(result["wire_delay_ns"].is_null(), "no calibration was requested");
     assert!((28..=31).contains(&count(&result, "connections")), "{}", result["connections"]);
     assert_eq!(result["input"][0], "small.pcap");
     assert!(!room.read("run/model.json").contains("198.51.100."), "addresses are not in the model");

@@ -79,7 +79,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// The file decides: rates, lengths, queues, filters and engines; losses are told by reason, and agree
+/// The file decides: rates, lengths, queues, filters and engines; losses are reported by reason, and agree
 /// with the meter's.
 #[test]
 fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
@@ -158,7 +158,7 @@ fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
     kept(&room, &result);
 }
 
-/// Who was shut out completed nothing; everybody else was let through.
+/// A client that was shut out completed nothing; all others were let through.
 fn shut_out(room: &Room) {
     let (mut inside, mut outside) = (0, 0);
     for line in room.read("run/execution.ndjson").lines() {
@@ -202,7 +202,7 @@ fn kept(room: &Room, result: &Value) {
         assert!(page.contains(words), "the page does not say {words}");
     }
     assert!(room.path("run/queues.parquet").exists());
-    // (Who is shut out tries for as long as it may.)
+    // (A client that is shut out tries for as long as it may.)
     let lab = room.read("run/lab.toml");
     assert!(lab.contains("drain_s = 12.0"), "{lab}");
     fs::write(room.path("run/lab.toml"), lab.replace("drain_s = 12.0", "drain_s = 0.5"))
@@ -236,7 +236,7 @@ fn shapes(printed: &str) -> Vec<String> {
     printed.lines().filter(|line| !is_loss(line)).map(shape).collect()
 }
 
-/// The shipped file runs as it is; RED drops before its queue is full, and people are told in words.
+/// The shipped file runs as it is; RED drops before its queue is full, and the report says so in words.
 #[test]
 fn the_shipped_router_is_tested_with_one_command() {
     if !privileged("a lab run through the shipped router") {

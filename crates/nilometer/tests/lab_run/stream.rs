@@ -145,7 +145,7 @@ fn results_are_kept_with_a_row_for_each_frame() {
     assert_eq!(count(&result["rows"][1]), count(&result["packets"]["in"]));
 }
 
-/// A receiver without room is made on purpose, and so is a sender that nobody could keep up with.
+/// A receiver without room is made on purpose, and so is a sender that no receiver could keep up with.
 #[test]
 fn a_trial_that_lost_frames_itself_is_not_valid_and_says_why() {
     if !privileged("stream run with a small ring") {

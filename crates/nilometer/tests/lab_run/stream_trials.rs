@@ -145,7 +145,7 @@ fn taken_processors_invalidate_the_trial() {
     assert!(before(&why, "µs at") > 100_000.0, "{why}");
 }
 
-/// Bursts larger than the ring come while nobody reads it.
+/// Bursts larger than the ring come while no thread reads it.
 #[test]
 fn a_starved_receiver_invalidates_the_trial() {
     if !privileged("stream run with a starved receiver") {

@@ -358,7 +358,7 @@ fn plugins_that_come_and_go_are_replayed() {
         3 => {
             if let Some(id) = added.take() {
                 commands.remove_filter(id).expect("it is there");
-                commands.remove_plugin("more").expect("nobody names it");
+                commands.remove_plugin("more").expect("nothing names it");
             }
         }
         _ => {}

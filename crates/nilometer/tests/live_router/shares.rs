@@ -51,7 +51,7 @@ addresses = ["198.19.2.1/24"]
 struct Site {
     router: Namespace,
     sender: Namespace,
-    /// Hosts that nobody sends from.
+    /// Hosts that send nothing.
     busy: Namespace,
     idle: Namespace,
 }
@@ -80,7 +80,7 @@ struct Outcome {
     after: Tally,
 }
 
-/// Sends datagrams of `LOAD_BYTES` to the busy host until it is told to stop.
+/// Sends datagrams of `LOAD_BYTES` to the busy host until it is stopped.
 fn load(socket: &UdpSocket, stop: &AtomicBool) {
     let (began, mut sent, bytes) = (Instant::now(), 0u64, [0; LOAD_BYTES]);
     while !stop.load(Ordering::Relaxed) {

@@ -202,7 +202,7 @@ impl Host {
                     (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on),
                     (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &buffer_bytes),
                 ] {
-                    // An ordinary user in a namespace of his own has the buffer that he is given.
+                    // An ordinary user in a private namespace has the buffer that the kernel grants.
                     libc::setsockopt(raw, level, option, (&raw const *value).cast(), 4);
                 }
                 let mut address: libc::sockaddr_ll = std::mem::zeroed();

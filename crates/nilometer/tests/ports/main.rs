@@ -138,7 +138,7 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
             |_| false,
             Duration::from_secs(10),
         );
-        assert!(is_woken.expect("it can wait"), "whoever sleeps is woken");
+        assert!(is_woken.expect("it can wait"), "a sleeping thread is woken");
         sender.join().expect("no panic")
     })?;
     assert_eq!(port.receive(&mut memory, &mut batch, 100)?, 1);

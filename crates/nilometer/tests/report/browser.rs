@@ -14,7 +14,7 @@ pub fn find() -> Option<&'static str> {
     names.into_iter().find(|name| Command::new(name).arg("--version").output().is_ok())
 }
 
-/// A browser that asks nobody but the one file or server for anything, with what it is to do.
+/// A browser that contacts only the one file or server, with what it is to do.
 fn run(browser: &str, dir: &Path, words: &[&str], url: &str) -> Output {
     Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])

@@ -36,7 +36,7 @@ fn repository(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Status 2, nothing on stdout, and one line on stderr that says who speaks; returns the line.
+/// Status 2, nothing on stdout, and one line on stderr that names the program; returns the line.
 fn refusal(args: &[&str]) -> String {
     let output = nilometer(args);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -138,7 +138,7 @@ fn manual_pages_that_cannot_be_written_are_refused_in_one_line() {
     assert!(line.contains("occupied/file"), "{line}");
 }
 
-/// What every answer of the doctor must be, whoever asks: consistent with its exit status, and
+/// What every answer of the doctor must be, for any user: consistent with its exit status, and
 /// with advice wherever something is not well.
 fn examined(output: &Output) -> serde_json::Value {
     let answer: serde_json::Value =
@@ -172,7 +172,7 @@ fn the_doctor_answers_everyone() {
 
 #[test]
 fn the_doctor_answers_an_ordinary_user() {
-    // The build's own folder may be closed to others, so the binary goes where nobody is turned away.
+    // The build's own folder may be closed to others, so the binary goes where every user may run it.
     let folder = std::env::temp_dir().join(format!("nilometer-doctor-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a scratch folder");
     let binary = folder.join("nilometer");
@@ -195,7 +195,7 @@ fn the_doctor_answers_an_ordinary_user() {
     match output {
         Ok(output) => {
             let answer = examined(&output);
-            // Who may open such a socket in a namespace of his own may still load no program for it.
+            // A user that may open such a socket in a private namespace may still load no program for it.
             let mut findings = answer["findings"].as_array().expect("findings").iter();
             let xdp = findings.find(|finding| finding["name"] == "AF_XDP");
             assert!(xdp.is_none_or(|finding| finding["state"] == "missing"), "{answer}");

@@ -100,7 +100,7 @@ fn a_peer_is_timed_compared_and_drawn() {
     room.write("t", V4.join("\n"));
     let sums = sums::<u32>(&V4);
     let peer = |sums: [u64; 2]| {
-        // Says what it was told in a file, answers each round, and then the sums.
+        // Writes its input to a file, answers each round, and then prints the sums.
         let text = format!(
             "#!/bin/sh\nread -r count\nhead -n $count >told\necho 1\necho other 7.5\n\
              while read -r line; do echo 10.5 20.5; done\necho 1000 {} {}\n",

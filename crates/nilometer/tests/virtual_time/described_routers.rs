@@ -118,13 +118,13 @@ fn red_of_a_described_router_marks_and_distributed_queueing_carries() {
     assert!(number(&first, "utilisation") > 0.9, "{first}");
     let early: u64 = ["early", "forced", "full"].iter().map(|reason| dropped(&first, reason)).sum();
     assert!(early > 0, "{}", first["routers"]);
-    assert_eq!(first["routers"][0]["marked"], 0, "nobody takes marks");
+    assert_eq!(first["routers"][0]["marked"], 0, "no host takes marks");
     // A run is a function of scenario and seed, whatever the threads.
     let again = simulate(&room, FILE, red, &["--threads", "2"]);
     assert_eq!(again, first);
     let other = simulate(&room, FILE, red, &["--seed", "4"]);
     assert_ne!(other["routers"], first["routers"]);
-    // Who takes marks (RFC 3168) hears of a queue by them, and slows down.
+    // A host that takes marks (RFC 3168) learns of a queue by them, and slows down.
     let ecn = scenario(FILE).replace("tcp = \"sack\"", "tcp = \"sack\"\necn = true");
     room.write("scenario.toml", ecn);
     room.write("router.toml", red.replace("100 }", "100, ecn = true }"));
@@ -137,7 +137,7 @@ fn red_of_a_described_router_marks_and_distributed_queueing_carries() {
 #[test]
 fn each_port_carries_what_its_link_does_and_results_repeat_the_run() {
     let room = Room::new("described-mtu");
-    // A link that nobody uses carries less.
+    // A link without traffic carries less.
     let spare = "[[host]]\nname = \"spare\"\n[[link]]\nname = \"narrow\"\nfrom = \"middle\"\nto = \"spare\"\n\
                  rate = \"1 Mb/s\"\nmtu = 576\n";
     room.write("scenario.toml", scenario(FILE).replace("[measure]", &format!("{spare}[measure]")));

@@ -1,4 +1,4 @@
-//! `nilometer simulate` as a shell meets it: the same figures whoever computes them, and refusals.
+//! `nilometer simulate` as a shell meets it: the same figures on any number of threads, and refusals.
 
 use crate::common;
 use common::{Room, text};
@@ -359,7 +359,7 @@ fn rrul_tells_the_course_of_its_call() {
     let page = room.read("out/report.html");
     assert!(page.contains("<section id=\"course\"><h2>Delay over time</h2>"));
     assert_eq!(page.matches("<figure id=\"course-").count(), 4);
-    // Whoever does not ask has neither.
+    // Without the option there is neither.
     room.write("small.toml", SMALL);
     let other = room.counted(&["simulate", "small.toml", "--json"]);
     assert!(other["points"][0]["datagram_delays"].is_null());

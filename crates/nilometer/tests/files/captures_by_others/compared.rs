@@ -57,13 +57,13 @@ fn not_measured(compared: &Value) -> Vec<&str> {
     compared["not_measured"].as_array().expect("laws").iter().map(word).collect()
 }
 
-/// The same in all laws, of which so many are told.
+/// The same in all laws, of which so many are reported.
 #[track_caller]
 fn same(compared: &Value, told: usize) {
     near(compared, told, 1e-9);
 }
 
-/// Alike in all laws, of which so many are told, and no farther apart than this.
+/// Alike in all laws, of which so many are reported, and no farther apart than this.
 #[track_caller]
 fn near(compared: &Value, told: usize, most: f64) {
     let laws = laws(compared);

@@ -24,6 +24,6 @@ fn answer(mut stream: UnixStream) {
     };
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // Whoever asked may be gone: that is for the test to tell.
+    // The client may be gone: that is for the test to report.
     let _ = stream.write_all(&[head.as_bytes(), &body].concat());
 }

@@ -53,7 +53,7 @@ fn bind(from: &Path, to: &Path, around: &Around<'_>) {
     around.mounts.borrow_mut().push(to.to_owned());
 }
 
-/// What a case has beside its directory: a file of somebody's, a folder, and results of ours.
+/// What a case has beside its directory: a user's file, a folder, and results of ours.
 pub struct Around<'a> {
     pub outside: &'a Path,
     pub results: &'a Path,
@@ -88,7 +88,7 @@ pub fn make(path: &Path, chance: &mut Chance, around: &Around<'_>) -> bool {
             false
         }
         4 => {
-            // A folder of somebody's with names that results have.
+            // A user's folder with names that results have.
             fs::create_dir(path).expect("a folder");
             for name in ["model.json", "result.json"] {
                 fs::write(path.join(name), "{\"mine\": true}").expect("a file");

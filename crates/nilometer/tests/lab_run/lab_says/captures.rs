@@ -67,7 +67,7 @@ pub fn answers(frames: &[Frame]) -> Vec<Frame> {
     frames.iter().filter(|(_, frame)| from_server(frame)).cloned().collect()
 }
 
-/// A dialogue of TCP: who speaks (the client where true), and how much. Without `whole` it was under way before
+/// A dialogue of TCP: each part's sender (the client where true) and size. Without `whole` it was under way before
 /// the capture began and goes on after it.
 pub fn dialogue(port: u16, whole: bool, turns: &[(bool, usize)]) -> Vec<Frame> {
     dialogue_of([CLIENT, SERVER], port, whole, turns)

@@ -31,7 +31,7 @@ struct Known {
 }
 
 /// What is known of each direction: packets in the order in which they entered, when the originals of copies
-/// entered, and how many packets nobody is said to have sent.
+/// entered, and how many packets are reported as sent by no host.
 struct Way {
     packets: Vec<Known>,
     copied_ns: Vec<u64>,
@@ -287,7 +287,7 @@ fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
     let ways = known(&room);
     let doubles = hold_against_each_other(&ways);
     let all = || ways.iter().flat_map(|way| &way.packets);
-    assert!(20 * doubles < all().count(), "{doubles} cannot be told apart");
+    assert!(20 * doubles < all().count(), "{doubles} cannot be distinguished");
     let lost = all().filter(|known| known.truth.lost).count();
     let overtaken = all().filter(|known| known.row.reordered).count();
     assert!(lost > 20 && overtaken > 10, "{lost} lost and {overtaken} overtaken are too few");

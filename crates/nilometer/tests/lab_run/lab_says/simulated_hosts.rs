@@ -42,7 +42,7 @@ fn all_are_accounted_for(result: &Value) {
         let (host, interface) = (&hosts[name], &result["interfaces"][number]);
         assert_eq!(host["sent"], interface["metered_tx"], "{host} {interface}");
         assert_eq!(host["received"], interface["metered_rx"], "{host} {interface}");
-        // (Our router asks who else has its addresses.)
+        // (Our router probes for duplicates of its addresses.)
         assert_eq!(host["not_tcp"], interface["not_ip"], "{host} {interface}");
         for none in ["corrupted", "no_room"] {
             assert_eq!(host[none], 0, "{none}: {host}");
