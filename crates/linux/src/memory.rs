@@ -4,7 +4,7 @@
 //! the two only its descriptor moves ([`Packet`], eight bytes). AF_XDP asks for memory of this
 //! shape (a UMEM), the other kinds of port are content with it, so all of them use the same.
 //!
-//! # Who owns a chunk
+//! # The owner of a chunk
 //!
 //! Each chunk is *free*, *held* by the program, or *lent* to a port, whose device may write to it
 //! at any time. The memory keeps the book: a frame can be looked at only while its chunk is held,

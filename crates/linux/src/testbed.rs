@@ -19,7 +19,7 @@
 //!
 //! Each host owns whole prefixes of addresses: one route `local PREFIX dev lo` makes every
 //! address of a pool its own. Nothing but the lab's traffic is on the links: neighbours are
-//! entered for good on both sides, so nobody asks by ARP or neighbour discovery, and no interface
+//! entered for good on both sides, so no host asks by ARP or neighbour discovery, and no interface
 //! takes part in multicast, so no group is reported. Segmentation and checksum offloads are off,
 //! so that each frame is one that a real link could carry.
 //!
@@ -152,7 +152,7 @@ pub struct DevicePort {
     pub interface: String,
     /// Its addresses, with the lengths of their networks.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Who is at the other end of the link.
+    /// The hosts at the other end of the link.
     pub neighbours: Vec<(IpAddr, MacAddress)>,
     /// What is behind them: prefix and gateway.
     pub routes: Vec<(Prefix, IpAddr)>,

@@ -49,7 +49,7 @@ impl std::str::FromStr for Part {
 pub struct Wanted {
     /// This part.
     pub part: Option<Part>,
-    /// So many seconds, [`FIT_S`] where nobody says.
+    /// So many seconds, [`FIT_S`] by default.
     pub duration_s: Option<f64>,
     /// Sessions drawn from all of it, in place of one part.
     pub spread: bool,

@@ -30,7 +30,7 @@ pub enum Finding {
     /// A link does not come up.
     #[error("{0}")]
     LinkDown(String),
-    /// Nobody has the address of the device's port.
+    /// No host has the address of the device's port.
     #[error(
         "nobody at {interface} answers {} for {}, the {}' side of the device: give that port {}/{}",
         protocol(&device.address),
@@ -80,7 +80,7 @@ pub enum Finding {
          --client-interface and --server-interface"
     )]
     BothSentBack,
-    /// The device asks for somebody who is not there.
+    /// The device asks for a host that is not there.
     #[error(
         "at {interface} the device looks for {target}, which nobody has: a route of it has the wrong gateway; it \
          should be {via}"

@@ -314,7 +314,7 @@ impl Netlink {
             .iter()
             .any(|it| matches!(it, AddressAttribute::Address(at) if at.is_ipv6()))
         {
-            // It was found to be nobody else's before.
+            // It was found to have no other user before.
             address.header.flags |= AddressHeaderFlags::Nodad;
         }
         let new = RouteNetlinkMessage::NewAddress(address);

@@ -142,7 +142,7 @@ pub enum Arrivals {
     Driver(ArrivalRing),
     /// By a packet socket.
     Socket(SocketArrivals),
-    /// By nobody: they are counted.
+    /// Not stamped: they are counted.
     Counted(CountedArrivals),
 }
 

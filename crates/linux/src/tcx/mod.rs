@@ -38,7 +38,7 @@
 //!
 //! # Sleep
 //!
-//! Who sleeps says so in the ring; the program then rings a bell (`bell`), once.
+//! A reader that sleeps says so in the ring; the program then rings a bell (`bell`), once.
 
 mod bell;
 mod layout;
@@ -168,7 +168,7 @@ impl Intake {
         bytes
     }
 
-    /// The descriptor to sleep on; none where something has come, and nobody should sleep.
+    /// The descriptor to sleep on; none where something has come, and the reader should not sleep.
     pub(super) fn fall_asleep(&mut self) -> Option<RawFd> {
         self.slept = true;
         self.ring.fall_asleep().then(|| self.bell.descriptor().as_raw_fd())

@@ -26,7 +26,7 @@
 //! # Checksums
 //!
 //! A copy cannot carry the note that its checksum is still to be filled in. It is summed here, and the
-//! copy carries the note that nobody need look at it again (`CHECKSUM_UNNECESSARY`), which is true.
+//! copy carries the note that it need not be checked again (`CHECKSUM_UNNECESSARY`), which is true.
 //!
 //! # Namespaces
 //!

@@ -10,7 +10,7 @@
 //! (4.3.2.5). The two bits that have become ECN's since are left zero: an error is not
 //! ECN-capable (RFC 3168, 6.1.1 and 23). An IPv6 error is of the same class, CS6.
 //!
-//! What must never be answered is refused here, not only by who asks ([`super::icmp_suppression`]); how
+//! What must never be answered is refused here, not only by the caller ([`super::icmp_suppression`]); how
 //! often is for [`super::limit`]. IPv6 redirects belong to neighbour discovery (RFC 4861) and are not made
 //! here. Source quench is not sent (RFC 6633, against 4.3.3.3's mere discouragement), nor are the
 //! codes for networks and hosts by type of service, for we do not route by it.

@@ -1,8 +1,8 @@
 //! The speaker of neighbour discovery of a port: asks, answers, and advertises the router if configured to.
 //!
 //! Own addresses are put on trial before they are used (RFC 4862, 5.4) and answered for with the router
-//! and override flags set (RFC 4861, 7.2.4), to who asks or, on [`Discovery::announce`], to all. Router advertisements are off until
-//! [`Discovery::advertise`]; those of others only teach their link-layer address, since a router's own
+//! and override flags set (RFC 4861, 7.2.4), to the soliciting node or, on [`Discovery::announce`], to all.
+//! Router advertisements are off until [`Discovery::advertise`]; those of others only teach their link-layer address, since a router's own
 //! settings do not come from its neighbours (6.2.7). Redirects are not followed (8.1) and not sent.
 
 use alloc::collections::VecDeque;
@@ -52,7 +52,7 @@ impl<B: Copy> Discovery<B> {
         })
     }
 
-    /// Gives the port an address, with a prefix of `length` bits around it on the link, once nobody
+    /// Gives the port an address, with a prefix of `length` bits around it on the link, once no node
     /// has objected; [`Discovery::poll_verdict`] gives the result.
     ///
     /// # Errors

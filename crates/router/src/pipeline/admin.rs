@@ -8,7 +8,7 @@
 //! What waits for a port that goes down is of no use to anyone when it comes up. Packets that wait for
 //! a neighbour's address are discarded at once. Those in the queues of the fabric are discarded as fast
 //! as the link would have sent them, so that the books of the fabric stay those of a link. Routes are
-//! not the forwarding plane's: whoever has the next hops lets them fail over
+//! not the forwarding plane's: the owner of the next hops lets them fail over
 //! ([`crate::NextHops::fail`] with [`crate::Point::Port`]) and hands in the new [`crate::Snapshot`].
 
 use nilometer_wire::Time;

@@ -113,7 +113,7 @@ impl Router {
                 let onward = Onward { header, options, follows: true };
                 self.go_on(now, input, place, &onward, memory);
             }
-            // As it came: whether a route is followed there is for who forwards it to say.
+            // As it came: whether a route is followed there is decided where it is forwarded.
             Err(Turn::Slow(Why::Beside)) if self.ports[input].plan.is_punting => {
                 self.punt(input, place, Discard::Options, memory);
             }

@@ -40,7 +40,7 @@ pub struct PortPlan {
     pub delay: Span,
     /// Bytes that the link adds to a frame, as its rate counts: check sequence, preamble, gap.
     pub overhead_bytes: u16,
-    /// Whether packets for the router itself go to who runs beside the forwarding plane, and those by
+    /// Whether packets for the router itself are punted out of the forwarding plane, and those by
     /// links that only the kernel has. If not, it answers echo requests and discards the rest, and the
     /// links are out of reach.
     pub is_punting: bool,

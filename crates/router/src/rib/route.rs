@@ -65,7 +65,7 @@ pub struct Route<A> {
 
 /// Where the best routes go. A table in which one looks up is one.
 pub trait FibSink<A> {
-    /// Makes `next` the next hop of `prefix`, at once for all who look up.
+    /// Makes `next` the next hop of `prefix`, at once for all readers.
     ///
     /// # Errors
     /// [`Full`], and nothing has changed.

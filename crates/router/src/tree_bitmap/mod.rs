@@ -10,7 +10,7 @@
 //!
 //! At a stride of 4 both bitmaps (15 and 16 bits) and a pointer of 32 bits fit in a word. That decides
 //! about updates: a change makes a new block of children and next hops beside the old one and stores
-//! *one word* that refers to it. Readers see each change wholly or not at all, and wait for nobody; the
+//! *one word* that refers to it. Readers see each change wholly or not at all, and never wait; the
 //! old block is used again when every reader has passed (`memory.rs`). Of two changes that both fall
 //! within one search, at different depths, it may see the later without the earlier: who replaces a
 //! route by a shorter one can have a search in between find neither.

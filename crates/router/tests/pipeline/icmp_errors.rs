@@ -244,7 +244,7 @@ fn who_sends_from_a_link_local_address_is_told_where_its_scope_ends() {
     let [(0, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!(icmp(frame), (1, 2), "RFC 4443, 3.1: beyond the scope of the source");
     assert_eq!((&frame[22..24], &frame[38..54]), (&[0xfe, 0x80][..], &sender.to_be_bytes()[..]));
-    // Of the link, but for nobody here; to a group; to the router itself at another port; IPv4: silence.
+    // Of the link, but for no host here; to a group; to the router itself at another port; IPv4: silence.
     for to in ["fe80::77", "ff0e::1", "fd00:1::1"] {
         assert!(bench.pass(0, &framed(0, &udp("fe80::9", to, 30))).is_empty(), "{to}");
     }

@@ -28,7 +28,7 @@ const LOOK_NS: u64 = 250_000;
 /// That time doubles so often at most.
 const LOOK_DOUBLINGS_MAX: u32 = 6;
 
-/// Who is deaf looks so often before it hears what keeps the congestion window shut: for half a second at most.
+/// A deaf end looks so often before it hears what keeps the congestion window shut: for half a second at most.
 const DEAF_LOOKS_MAX: u32 = 32;
 /// A full segment where the script names none.
 const SEGMENT_BYTES: u64 = 1_448;
