@@ -126,16 +126,23 @@ fn flow(bytes: &[u8]) -> &[u8] {
     if bytes[0] >> 4 == 4 { &bytes[12..24] } else { &bytes[8..44] }
 }
 
-/// Whether each packet left after one of its flow that had come later (RFC 4737), by the box's own account.
+/// Whether each packet left after one of its flow that had come later (RFC 4737): the order of leaving by the box's own
+/// account, that of coming by the meter's stamps, since two processors may queue two packets the other way round within
+/// [`EXCHANGED_NS`] after they are stamped.
 fn overtaken(packets: &[Known]) -> Vec<bool> {
+    let mut came: Vec<usize> = (0..packets.len()).collect();
+    came.sort_by_key(|number| packets[*number].row.entered_ns);
+    let mut rank = vec![0; packets.len()];
+    came.iter().enumerate().for_each(|(at, number)| rank[*number] = at);
     let mut left: Vec<usize> =
         (0..packets.len()).filter(|number| packets[*number].truth.left_as.is_some()).collect();
     left.sort_by_key(|number| packets[*number].truth.left_as);
     let (mut newest, mut overtaken) = (HashMap::new(), vec![false; packets.len()]);
     for number in left {
-        let newest = newest.entry(flow(&packets[number].bytes).to_vec()).or_insert(number);
-        overtaken[number] = number < *newest;
-        *newest = number.max(*newest);
+        let at = rank[number];
+        let newest = newest.entry(flow(&packets[number].bytes).to_vec()).or_insert(at);
+        overtaken[number] = at < *newest;
+        *newest = at.max(*newest);
     }
     overtaken
 }
