@@ -379,15 +379,18 @@ fn what_nobody_should_send_is_discarded_by_reason() {
     line.receive(0, 0, &labelled(&[[0, 1, 0x01, 9]], &packet));
     line.run(6_000);
     assert_eq!(line.discarded(0, Discard::Unresolved), 1);
-    // For a group of stations; and where no instance is named.
+    // For a group of stations; where no instance is named; and where nothing is forwarded.
     let mut line = lone(TABLE);
     let mut frame = labelled(&[[0, 1, 0x01, 9]], &packet);
     frame[0] |= 1;
     assert!(line.pass(0, 0, &frame).is_empty());
     assert_eq!(line.discarded(0, Discard::LinkBroadcast), 1);
-    let mut line = Line::new(&[described(0, TABLE, "", "")]);
-    assert!(line.pass(0, 0, &labelled(&[[0, 1, 0x01, 9]], &packet)).is_empty());
-    assert_eq!(line.discarded(0, Discard::NotSpoken), 1);
+    let keeps = "mpls = \"labels\"\nforwards = false\n";
+    for (first, why) in [("", Discard::NotSpoken), (keeps, Discard::ForwardingOff)] {
+        let mut line = Line::new(&[described(0, TABLE, first, "")]);
+        assert!(line.pass(0, 0, &labelled(&[[0, 1, 0x01, 9]], &packet)).is_empty());
+        assert_eq!(line.discarded(0, why), 1);
+    }
 }
 
 /// RFC 3032, 3: a packet that with its labels does not fit is cut before it gets them, or an ICMP error says what would fit.

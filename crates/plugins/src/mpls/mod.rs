@@ -14,8 +14,8 @@
 //!
 //! *Uniform*: labels that are put on an IP packet begin with its time to live, and what is left of a label's when it
 //! comes off is the packet's, unless the packet has less: so two routers that disagree on the model cannot send one in
-//! circles for ever. *Pipe*: labels begin with 255, and the packet's is left alone. In both, a label whose time to live
-//! is 1 or 0 goes no further (RFC 3032, 2.4.2).
+//! circles for ever. *Pipe*: labels begin with 255, those above a swapped one too, and what is beneath is left alone. In
+//! both, a label whose time to live is 1 or 0 goes no further (RFC 3032, 2.4.2).
 //!
 //! # Reserved labels (RFC 3032, 2.1)
 //!
@@ -190,8 +190,10 @@ impl Mpls {
                 Forwarding::Swap(Pushed { labels, next_hop }) => {
                     change.next_hop = Some(*next_hop);
                     push_alert(&mut change, alert, ttl)?;
-                    for &label in labels {
-                        let entry = LabelEntry { label, is_bottom: false, ttl: ttl - 1, ..top };
+                    for (beneath, &label) in (0..labels.len()).rev().zip(labels) {
+                        let is_of_tunnel = beneath > 0 && !is_uniform;
+                        let ttl = if is_of_tunnel { PIPE_TTL } else { ttl - 1 };
+                        let entry = LabelEntry { label, is_bottom: false, ttl, ..top };
                         if !change.push(entry) {
                             return Err(LabelRefusal::Stack);
                         }
