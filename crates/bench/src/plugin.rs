@@ -119,14 +119,15 @@ impl Plugin for Changing {
     }
 }
 
-/// The work of a module on the packet whose descriptor is at `$at`.
-const FORWARD: &str = "(i32.store8 offset=12 (local.get $at) (i32.const 0))";
-const COUNT: &str = "(i32.store8 offset=12 (local.get $at) (i32.const 0))
-  (i64.store (i32.const 256) (i64.add (i64.load (i32.const 256)) (i64.const 1)))
+/// The work of a module on the packet whose descriptor is at `$at`: none, as a packet that nothing is decided on is
+/// forwarded.
+const FORWARD: &str = "";
+const COUNT: &str = "(i64.store (i32.const 256) (i64.add (i64.load (i32.const 256)) (i64.const 1)))
   (i64.store (i32.const 264)
     (i64.add (i64.load (i32.const 264)) (i64.load16_u offset=6 (local.get $at))))";
 /// (By RFC 1624, equation 3, in words as they lie there: a sum in ones' complement is the same in either byte order.)
-const CHANGE: &str = "(local.set $tos
+const CHANGE: &str = "(local.set $packet (i32.load (local.get $at)))
+  (local.set $tos
     (i32.or (i32.and (i32.load8_u offset=1 (local.get $packet)) (i32.const 3)) (i32.const {tos})))
   (local.set $sum (i32.add
     (i32.add
@@ -323,7 +324,7 @@ mod tests {
             for frame in &frames {
                 let place = memory.take(60).expect("a buffer");
                 memory.frame_mut(place).copy_from_slice(frame);
-                packets.push(PacketFacts { place, ip_bytes: 46, input: 0, output: None });
+                packets.push(PacketFacts::new(place, 46, (0, None)));
             }
             let mut batch = Batch::new(&packets, &mut memory);
             let done = instance.process(Time::ZERO, &mut batch, &mut Effects::default());

@@ -13,7 +13,6 @@
     (block $done
       (loop $next
         (br_if $done (i32.ge_u (local.get $at) (local.get $end)))
-        (local.set $packet (i32.load (local.get $at)))
         {work}
         (local.set $at (i32.add (local.get $at) (i32.const 16)))
         (br $next)))

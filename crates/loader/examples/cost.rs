@@ -28,7 +28,7 @@ fn frames(memory: &mut HeapMemory) -> Vec<PacketFacts> {
         let bytes = memory.frame_mut(place);
         bytes[14] = 0x45;
         bytes[22] = 64;
-        PacketFacts { place, ip_bytes: FRAME_BYTES - 14, input: 0, output: None }
+        PacketFacts::new(place, FRAME_BYTES - 14, (0, None))
     };
     (0..PACKETS).map(frame).collect()
 }

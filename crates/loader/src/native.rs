@@ -95,7 +95,7 @@ impl<P: Plugin> NativeInstance<P> {
         batch: &mut Batch<'_>,
         wanted: &mut Wanted<'_>,
     ) {
-        let ports = PortNumbers { input: Some(facts.input), output: facts.output };
+        let ports = PortNumbers { input: Some(facts.input()), output: facts.output() };
         let is_labelled = batch.is_labelled();
         let bytes = match P::SEEN_BYTES {
             0 => &mut [],
@@ -105,7 +105,7 @@ impl<P: Plugin> NativeInstance<P> {
                 &mut bytes[..seen]
             }
         };
-        let mut packet = Packet::new(bytes, facts.ip_bytes);
+        let mut packet = Packet::new(bytes, facts.ip_bytes());
         if P::TAKES_LABELS && is_labelled {
             packet = packet.labelled();
         }

@@ -62,7 +62,7 @@ fn a_native_plugin_that_panics_is_caught_with_its_reason() {
     let packets: Vec<PacketFacts> = (0..6)
         .map(|input| {
             let place = memory.take(54).expect("a buffer");
-            PacketFacts { place, ip_bytes: 40, input, output: None }
+            PacketFacts::new(place, 40, (input, None))
         })
         .collect();
     let mut instance = instance("process");

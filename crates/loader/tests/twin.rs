@@ -108,7 +108,7 @@ fn process(
         let place = memory.take(frame.len() as u16).expect("a buffer");
         memory.frame_mut(place).copy_from_slice(frame);
         let ip_bytes = (frame.len() - 14) as u16;
-        facts.push(PacketFacts { place, ip_bytes, input: 3, output: Some(1) });
+        facts.push(PacketFacts::new(place, ip_bytes, (3, Some(1))));
     }
     let mut effects = Effects::default();
     let mut batch = Batch::new(&facts, &mut memory);

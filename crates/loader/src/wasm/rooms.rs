@@ -36,7 +36,7 @@ impl Rooms {
         let (descriptors, _) = descriptors.as_chunks_mut::<DESCRIPTOR_BYTES>();
         if self.room_bytes == 0 {
             for (facts, descriptor) in facts.iter().zip(descriptors) {
-                *descriptor = described(facts, 0, 0).to_bytes();
+                *descriptor = described(facts, 0, 0);
             }
             return;
         }
@@ -46,7 +46,7 @@ impl Rooms {
             let seen = &packet[..packet.len().min(self.seen_bytes)];
             room[..seen.len()].copy_from_slice(seen);
             let room_at = rooms_at + at * self.room_bytes;
-            *descriptor = described(&facts[at], room_at as u32, seen.len() as u16).to_bytes();
+            *descriptor = described(&facts[at], room_at as u32, seen.len() as u16);
         }
     }
 
@@ -99,13 +99,11 @@ fn breach(descriptors: &[[u8; DESCRIPTOR_BYTES]]) -> Fault {
     Fault::Interface(format!("packet {at} has the decision {decision} and the flags {flags}"))
 }
 
-fn described(facts: &PacketFacts, address: u32, seen_bytes: u16) -> Descriptor {
-    Descriptor {
-        address,
-        seen_bytes,
-        ip_bytes: facts.ip_bytes,
-        input: facts.input,
-        output: facts.output.unwrap_or(NO_PORT),
-        ..Descriptor::default()
-    }
+/// A descriptor, without a decision and flags.
+#[inline(always)]
+fn described(facts: &PacketFacts, address: u32, seen_bytes: u16) -> [u8; DESCRIPTOR_BYTES] {
+    Descriptor::undecided(address, seen_bytes, facts.word())
 }
+
+// The router's word of a packet is the interface's.
+const _: () = assert!(NO_PORT == nilometer_router::plugin::NO_PORT);

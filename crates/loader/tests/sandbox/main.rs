@@ -108,7 +108,7 @@ impl Packets {
                 *byte = (number * 31 + at) as u8;
             }
             let input = number as u16;
-            facts.push(PacketFacts { place, ip_bytes: *length, input, output: Some(input + 100) });
+            facts.push(PacketFacts::new(place, *length, (input, Some(input + 100))));
         }
         let (dropped, changed) = (PacketSet::default(), PacketSet::default());
         Packets { memory, facts, dropped, changed }

@@ -61,6 +61,8 @@ pub(super) struct Diversion {
     chain: Option<ChainId>,
     facts: Vec<PacketFacts>,
     places: Vec<u16>,
+    /// Bytes of them together.
+    ip_bytes: u64,
     /// Those for other chains, of this pass and of the next.
     waiting: Vec<Visit>,
     again: Vec<Visit>,
@@ -79,6 +81,7 @@ impl Default for Diversion {
             chain: None,
             facts: Vec::with_capacity(BATCH),
             places: Vec::with_capacity(BATCH),
+            ip_bytes: 0,
             waiting: Vec::new(),
             again: Vec::new(),
             moved: Vec::new(),
@@ -89,14 +92,15 @@ impl Default for Diversion {
 }
 
 impl Diversion {
-    /// Packets of the lane from `at` on come to a chain.
+    /// Packets of the lane from `at` on, of so many bytes together, come to a chain.
     #[inline(always)]
-    fn add(&mut self, chain: ChainId, at: usize, briefs: &[Brief]) {
+    fn add(&mut self, chain: ChainId, (at, briefs): (usize, &[Brief]), ip_bytes: u64) {
         let places = at as u16..(at + briefs.len()) as u16;
         if *self.chain.get_or_insert(chain) == chain {
             let input = self.input;
             self.facts.extend(briefs.iter().map(|brief| facts_of(brief, input)));
             self.places.extend(places);
+            self.ip_bytes += ip_bytes;
         } else {
             self.waiting.extend(places.map(|at| Visit { at, chain }));
         }
@@ -104,14 +108,17 @@ impl Diversion {
 
     /// Those that wait for the chain of the first one are gathered.
     fn gather_next(&mut self, briefs: &[Brief]) {
-        let Diversion { input, chain, facts, places, waiting, .. } = self;
+        let Diversion { input, chain, facts, places, ip_bytes, waiting, .. } = self;
         facts.clear();
         places.clear();
+        *ip_bytes = 0;
         *chain = waiting.first().map(|first| first.chain);
         waiting.retain(|visit| {
             let is_next = Some(visit.chain) == *chain;
             if is_next {
-                facts.push(facts_of(&briefs[usize::from(visit.at)], *input));
+                let brief = &briefs[usize::from(visit.at)];
+                facts.push(facts_of(brief, *input));
+                *ip_bytes += u64::from(brief.ip_bytes);
                 places.push(visit.at);
             }
             !is_next
@@ -121,7 +128,7 @@ impl Diversion {
 
 #[inline(always)]
 fn facts_of(brief: &Brief, input: u16) -> PacketFacts {
-    PacketFacts { place: brief.place, ip_bytes: brief.ip_bytes, input, output: None }
+    PacketFacts::new(brief.place, brief.ip_bytes, (input, None))
 }
 
 impl Router {
@@ -147,7 +154,11 @@ impl Router {
         self.gather_active(input, &mut lane, &mut diversion, memory);
         for pass in 0..PASSES_MAX {
             while let Some(chain) = diversion.chain {
-                let handed = Handed { packets: &diversion.facts, ..Handed::default() };
+                let handed = Handed {
+                    packets: &diversion.facts,
+                    ip_bytes: diversion.ip_bytes,
+                    ..Handed::default()
+                };
                 let passage = self.plugins.process(now, chain, handed, memory);
                 if !passage.is_plain() {
                     let done = (pass, chain, &passage);
@@ -194,7 +205,7 @@ impl Router {
                         self.copy_to_management(input, brief.place, memory);
                     }
                 }
-                diversion.add(chain, at, briefs);
+                diversion.add(chain, (at, briefs), ip_bytes);
             }
             at += some;
         }

@@ -71,7 +71,7 @@ impl Router {
             return self.discard(input, place, Discard::LinkBroadcast, memory);
         }
         let (ip_bytes, input) = (place.bytes - ETHERNET_BYTES as u16, input as u16);
-        self.labelled.push(PacketFacts { place, ip_bytes, input, output: None });
+        self.labelled.push(PacketFacts::new(place, ip_bytes, (input, None)));
     }
 
     /// Those of a batch go to the instance of their port, and on.
@@ -79,7 +79,7 @@ impl Router {
     pub(super) fn switch_labelled<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         let Some(chain) = self.ports[input].labels else { return };
         let mut facts = mem::take(&mut self.labelled);
-        let handed = Handed { packets: &facts, share_bps: None, is_labelled: true };
+        let handed = Handed { is_labelled: true, ..Handed::new(&facts) };
         let passage = self.plugins.process(now, chain, handed, memory);
         let mut verdicts = self.plugins.take_label_verdicts().into_iter().peekable();
         for (at, &PacketFacts { place, .. }) in facts.iter().enumerate() {

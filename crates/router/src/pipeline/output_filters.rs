@@ -128,7 +128,7 @@ impl Departures {
                 let place = decided[usize::from(leaving.at)].1.place;
                 let Leaving { ip_bytes, output, .. } = *leaving;
                 let (input, output) = (input as u16, Some(output));
-                facts.push(PacketFacts { place, ip_bytes, input, output });
+                facts.push(PacketFacts::new(place, ip_bytes, (input, output)));
                 gathered.push(*leaving);
             }
             !is_next
@@ -195,7 +195,7 @@ impl Router {
         let Departures { gathered, facts, .. } = departures;
         let first = gathered.first().map(|first| &decided[usize::from(first.at)].1);
         let share_bps = first.and_then(|ticket| self.fabric.share_bps(usize::from(output), ticket));
-        let handed = Handed { packets: facts, share_bps, is_labelled: false };
+        let handed = Handed { share_bps, ..Handed::new(facts) };
         let passage = self.plugins.process(now, chain, handed, memory);
         for number in passage.dropped.iter() {
             let is_cut_off = passage.cut_off.contains(number);

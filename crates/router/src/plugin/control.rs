@@ -342,7 +342,8 @@ impl ControlUnit {
                 places.push(place as u16);
             }
             let said_before = self.label_verdicts.len();
-            let left = Handed { packets: &some, ..handed };
+            let ip_bytes = Handed::new(&some).ip_bytes;
+            let left = Handed { packets: &some, ip_bytes, ..handed };
             passage.add_at(&self.process_by(now, at, left, memory), &places);
             for (at, _) in &mut self.label_verdicts[said_before..] {
                 *at = places[usize::from(*at)];
@@ -362,7 +363,7 @@ impl ControlUnit {
         memory: &mut M,
     ) -> Passage {
         let mut passage = Passage::default();
-        let Handed { packets, share_bps, is_labelled } = handed;
+        let Handed { packets, ip_bytes, share_bps, is_labelled } = handed;
         let Some(first) = packets.first() else { return passage };
         let ControlUnit { slots, effects, label_verdicts, .. } = self;
         let slot = slots[at].as_mut().expect(IS_THERE);
@@ -382,11 +383,11 @@ impl ControlUnit {
             slot.pass_over(packets.len(), &mut passage);
         } else {
             slot.counters.packets += packets.len() as u64;
-            slot.counters.bytes += packets.iter().map(|it| u64::from(it.ip_bytes)).sum::<u64>();
+            slot.counters.bytes += ip_bytes;
             slot.counters.dropped += (passage.dropped.len() - relabelled) as u64;
         }
         if failed.is_some() || !effects.is_empty() {
-            self.settle(now, at, first.input, failed);
+            self.settle(now, at, first.input(), failed);
         }
         self.look_at_timer(at);
         passage

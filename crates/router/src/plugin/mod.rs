@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 
 use nilometer_wire::Time;
 
-pub use batch::{Batch, Effects, PacketFacts};
+pub use batch::{Batch, Effects, NO_PORT, PacketFacts};
 pub use control::{ChainId, ControlError, ControlUnit};
 pub use packet_set::{PACKETS_MAX, PacketSet};
 pub(crate) use passage::{Handed, Passage};

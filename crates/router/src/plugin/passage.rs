@@ -6,10 +6,19 @@ use super::{PacketFacts, PacketSet};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Handed<'a> {
     pub(crate) packets: &'a [PacketFacts],
+    /// Bytes of them together.
+    pub(crate) ip_bytes: u64,
     /// Bits per second that the scheduler of their output gives the first one's flow.
     pub(crate) share_bps: Option<u64>,
     /// Whether they begin with a label stack.
     pub(crate) is_labelled: bool,
+}
+
+impl<'a> Handed<'a> {
+    pub(crate) fn new(packets: &'a [PacketFacts]) -> Handed<'a> {
+        let ip_bytes = packets.iter().map(|it| u64::from(it.ip_bytes())).sum();
+        Handed { packets, ip_bytes, ..Handed::default() }
+    }
 }
 
 /// What became of the packets of one call in a chain; of those in none of the sets nothing did.

@@ -44,7 +44,7 @@ impl Instance for Tested {
             let facts = batch.packets()[at];
             let bytes = batch.packet(at).len();
             let share_bps = batch.share_bps();
-            let sight = Sight { input: facts.input, output: facts.output, bytes, share_bps };
+            let sight = Sight { input: facts.input(), output: facts.output(), bytes, share_bps };
             self.seen.lock().expect("it").push(sight);
             let verdict = (self.work)(batch.packet_mut(at), effects)?;
             batch.decide(at, verdict);
