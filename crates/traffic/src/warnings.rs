@@ -12,8 +12,10 @@ use crate::lengths::Measured;
 use crate::model::{Identification, SampledGaps};
 use crate::sampled_records::{Group, Kinds};
 
-/// A law counts as identified where it is known to within this KS distance.
-const SPREAD_MAX: f64 = 0.05;
+/// Sizes count as identified where they are known to within this KS distance (95 %): the mean distance is half of it.
+const SPREAD_MAX: f64 = 0.1;
+/// Sizes are hardly ever one of the laws that are fitted, so that none are said to be known better than this.
+const SPREAD_MIN: f64 = 0.05;
 /// Files below which Figure 4 estimates sessions badly.
 const FILES_FEW: u64 = 100;
 
@@ -57,6 +59,9 @@ pub(crate) enum Warning {
          so that sizes are estimated as lengths times mean payload"
     )]
     SizesFromLengths,
+    /// The sizes of sampled files are known this well.
+    #[error("sizes of files are estimated to within KS {spread:.2} (95 %)")]
+    SizesEstimated { spread: f64 },
     /// Unlike laws of sizes explain the sampled records equally well.
     #[error(
         "sizes of files are not identified: laws up to KS {spread:.2} apart (95 %) fit these records \
@@ -136,15 +141,18 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Option<Warning> {
     Some(Warning::FlowsEstimated { rate, flows, interval, marks })
 }
 
-/// That sizes of sampled files are not identified, and what to do.
+/// How sure sizes of sampled files are, and what to do where they are not identified.
 pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<Warning> {
     let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
     let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
     if spreads.contains(&None) {
         return Some(Warning::SizesFromLengths);
     }
-    let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
-    (spread > SPREAD_MAX).then_some(Warning::SizesNotIdentified { spread })
+    let spread = spreads.into_iter().flatten().reduce(f64::max)?.max(SPREAD_MIN);
+    Some(match spread <= SPREAD_MAX {
+        true => Warning::SizesEstimated { spread },
+        false => Warning::SizesNotIdentified { spread },
+    })
 }
 
 /// That there are too few files for Figure 4.
