@@ -22,21 +22,23 @@ impl Headline {
         if told == 0 {
             self.stress("Too little was seen");
             self.say(&format!(
-                " to tell how like the original the copy is: none of {all} laws is told"
+                " to say how closely the copy resembles the original: none of {all} laws could be judged"
             ));
         } else if differs.is_empty() {
-            self.say("The copy is as like the original as a second sample of it would be in ");
-            self.stress(&format!("all {told} laws"));
-            self.say(&format!(" that are told, of {all}"));
+            self.say(
+                "The copy resembles the original as closely as a second sample of it would, in ",
+            );
+            self.stress(&if told == 1 { "the one law".into() } else { format!("all {told} laws") });
+            self.say(&format!(" that could be judged, of {all}"));
             let worst = alike.iter().filter_map(|law| Some((law, law.ratio?)));
             if let Some((law, ratio)) = worst.max_by(|one, other| one.1.total_cmp(&other.1)) {
                 let ratio = significant(ratio, 2);
-                self.say(&format!(": worst is {}, {ratio}\u{a0}× the floor", name(law)));
+                self.say(&format!("; farthest is {}, at {ratio}\u{a0}× the floor", name(law)));
             }
         } else {
             self.say("The copy ");
             self.stress("differs from the original");
-            self.say(&format!(" in {} of {told} laws that are told: ", differs.len()));
+            self.say(&format!(" in {} of {told} laws that could be judged: ", differs.len()));
             let named: Vec<String> = differs.iter().take(NAMED_MAX).map(|law| name(law)).collect();
             self.say(&named.join(", "));
             if differs.len() > NAMED_MAX {
@@ -91,7 +93,7 @@ pub fn table(story: &Story) -> String {
         };
         format!("<td class=\"{class}\">{text}</td>")
     };
-    framed("", "The copy against the original", &head, &rows, &judged)
+    framed("laws", "The copy against the original", &head, &rows, &judged)
 }
 
 /// What a verdict is called.
@@ -135,16 +137,16 @@ mod tests {
         let both = vec![law("size_asked", Told::Alike), law("gap", Told::TooFew)];
         assert_eq!(
             said(both, 0.99),
-            "The copy is as like the original as a second sample of it would be in all 1 laws that are told, \
-             of 2: worst is size asked, 1.2 × the floor"
+            "The copy resembles the original as closely as a second sample of it would, in the one law that \
+             could be judged, of 2; farthest is size asked, at 1.2 × the floor"
         );
         let apart = vec![law("size_asked", Told::Alike), law("think_time", Told::Differs)];
         assert_eq!(
             said(apart, 0.5),
-            "The copy differs from the original in 1 of 2 laws that are told: think time; it has 50 % of the \
+            "The copy differs from the original in 1 of 2 laws that could be judged: think time; it has 50 % of the \
              original’s TCP payload"
         );
         let little = said(vec![law("gap", Told::TooFew)], 1.0);
-        assert!(little.starts_with("Too little was seen to tell"), "{little}");
+        assert!(little.starts_with("Too little was seen to say"), "{little}");
     }
 }

@@ -68,8 +68,8 @@ fn header(story: &Story) -> String {
     out.push_str("</h1>\n");
     out.push_str(&lede(story));
     out.push_str(
-        "<nav aria-label=\"Sections\"><a href=\"#asked\">Asked</a><a href=\"#sent\">Sent</a><a \
-         href=\"#seen\">Seen</a><a href=\"#device\">Device</a><a \
+        "<nav aria-label=\"Sections\"><a href=\"#asked\">Planned</a><a href=\"#sent\">Sent</a><a \
+         href=\"#seen\">Copy</a><a href=\"#device\">Device</a><a \
          href=\"#details\">Details</a></nav>\n",
     );
     out.push_str(&warnings(&story.warnings));
@@ -165,7 +165,7 @@ fn asked(story: &Story) -> String {
     let covered = coverage::figure(&story.coverage)
         .map_or_else(|| absent("What the model covers"), |f| f.html() + &tables::left_out(story));
     parts.push(format!("<div>{covered}</div>\n"));
-    section("asked", "What was asked", &about, &parts)
+    section("asked", "What was planned", &about, &parts)
 }
 
 fn sent(story: &Story) -> String {
@@ -194,9 +194,9 @@ fn seen(story: &Story) -> String {
              distance of independent samples of the same count drawn from the model itself."
         }
         false => {
-            "What the meter saw on the wire. The table holds it against the original, both observed by the same \
-             code; the floor is the median distance of two second samples of the original. The pictures hold \
-             it against the model: whether the plan was carried out."
+            "What the meter saw on the wire. The table compares it with the original, both observed by the same \
+             code; the floor is the median distance of two second samples of the original. The figures compare \
+             it with the model: they show whether the plan was carried out."
         }
     };
     let mut parts = shown([fidelity::figure(&story.fidelity)]);
@@ -210,7 +210,7 @@ fn seen(story: &Story) -> String {
     parts.extend(
         figures.into_iter().map(|(figure, what)| figure.map_or_else(|| absent(what), |f| f.html())),
     );
-    section("seen", "What it looked like", about, &parts)
+    section("seen", "How closely the copy resembles the original", about, &parts)
 }
 
 fn device(story: &Story) -> String {

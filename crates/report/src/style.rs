@@ -104,6 +104,9 @@ table.claims td.verdict{white-space:nowrap}
 table.claims td,table.claims th{text-align:left;white-space:normal;vertical-align:top;
 min-width:8em}
 table.claims th[scope=row]{min-width:15em}
+table.laws{font-size:13.5px}
+table.laws td,table.laws th{padding-left:11px}
+table.laws td:first-child,table.laws th:first-child{padding-left:0}
 table.words td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .good{color:var(--good);font-weight:600}.bad{color:var(--warn);font-weight:600}
 .note{font-size:14px;color:var(--soft);margin:0 0 14px;max-width:66em}

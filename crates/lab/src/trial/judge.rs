@@ -12,7 +12,6 @@ use nilometer_conversation::Side;
 use nilometer_flow::FlowRecord;
 use nilometer_flow::record::TCP;
 use nilometer_traffic::connections::ConnectionVolume;
-use nilometer_traffic::estimate::FILE_MIN_BYTES;
 use nilometer_traffic::fidelity::{Gap, Measured};
 use nilometer_traffic::{Plan, TrafficModel};
 
@@ -114,10 +113,11 @@ impl RunObservations<'_> {
         Measured { sizes: self.files(joined), gaps: self.gaps(), source_uses, destination_uses }
     }
 
-    /// What was a file: all that servers sent or, of whole connections, what either side did from 100 bytes
-    /// on.
+    /// Sizes of files: all that servers sent or, of whole connections, what either side did, from the smallest size of
+    /// the plan's law on (Harpoon's files have at least 100 bytes, those of connection vectors one).
     fn files(&self, joined: &[Joined]) -> Vec<f64> {
-        let least = if self.plan.is_joint { FILE_MIN_BYTES } else { 1 };
+        let least =
+            if self.plan.is_joint { self.plan.file_size.quantile(0.0).max(1.0) as u64 } else { 1 };
         let whole = || joined.iter().filter(|joined| joined.is_whole);
         let requests = whole().filter(|_| self.plan.is_joint).map(|joined| joined.request);
         let sizes = whole().map(|joined| joined.payload).chain(requests);

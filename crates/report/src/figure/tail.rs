@@ -29,7 +29,7 @@ pub fn figure(story: &Story) -> Option<Figure> {
         ),
         _ => "How the model's file sizes thin out.".to_owned(),
     };
-    Figure::new(["tail", "File sizes asked for"], caption, 236.0, &[panel.finish(true)])
+    Figure::new(["tail", "Planned file sizes"], caption, 236.0, &[panel.finish(true)])
 }
 
 /// The first x whose cumulative share reaches `share`.
