@@ -162,3 +162,95 @@ fn what_is_wrong_is_said_with_its_place() {
     let refused = with_object(MessageType::Path, &many);
     assert_eq!(refused, Err(Malformed::TooMany { what: "objects", most: OBJECTS_MAX }));
 }
+
+/// A setup with this object of plugins at its end, without a checksum.
+fn with_plugins(object: &[u8]) -> Result<Option<FlowPlugins>, Malformed> {
+    let Message::FlowSetup(setup) = message(&mut Rng::new(10, PURPOSE, 0), MessageType::FlowSetup)
+    else {
+        panic!("a setup")
+    };
+    let mut bytes = Message::FlowSetup(FlowSetup { plugins: None, ..setup.clone() }).write(63);
+    bytes.extend(object);
+    bytes[2..4].fill(0);
+    let length = (bytes.len() as u16).to_be_bytes();
+    bytes[6..8].copy_from_slice(&length);
+    let received = Message::read(&bytes)?;
+    let Message::FlowSetup(read) = received.message else { panic!("a setup") };
+    assert_eq!(FlowSetup { plugins: None, ..read.clone() }, FlowSetup { plugins: None, ..setup });
+    assert_eq!(received.objects_ignored, u32::from(read.plugins.is_none() && !object.is_empty()));
+    Ok(read.plugins)
+}
+
+/// Two plugins as docs/reservations.md has them, counted out by hand.
+const PLUGINS: [u8; 28] = [
+    0, 28, 252, 1, 0, 0, 0x7e, 0xd9, 2, 6, 4, b'm', b'a', b'r', b'k', b'@', b'1', b'a', b'=', b'2',
+    b'0', 3, 1, b'n', b'a', b't', b'x', 0,
+];
+
+fn named() -> FlowPlugins {
+    let named = [("mark@1", "a=20"), ("nat", "x")].map(|(class, configuration)| NamedPlugin {
+        class: class.to_owned(),
+        configuration: configuration.to_owned(),
+    });
+    FlowPlugins::new(named.to_vec()).expect("they fit")
+}
+
+#[test]
+fn plugins_stand_as_they_are_documented() {
+    assert_eq!(with_plugins(&PLUGINS), Ok(Some(named())));
+    assert_eq!(with_plugins(&[]), Ok(None));
+    let drawn = message(&mut Rng::new(10, PURPOSE, 0), MessageType::FlowSetup);
+    let Message::FlowSetup(setup) = drawn else { panic!("a setup") };
+    let bytes = Message::FlowSetup(FlowSetup { plugins: Some(named()), ..setup }).write(63);
+    assert_eq!(bytes[bytes.len() - PLUGINS.len()..], PLUGINS);
+    // Cut anywhere, or with one byte changed, it is refused or says something else.
+    for end in (4..PLUGINS.len()).step_by(4) {
+        let mut cut = PLUGINS[..end].to_vec();
+        cut[1] = end as u8;
+        assert!(with_plugins(&cut).is_err(), "cut at {end}");
+    }
+    for at in 0..PLUGINS.len() {
+        for bit in 0..8 {
+            let mut changed = PLUGINS;
+            changed[at] ^= 1 << bit;
+            let read = with_plugins(&changed);
+            assert_ne!(read, Ok(Some(named())), "byte {at}, bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn malformed_plugins_are_refused() {
+    let changed = |at: usize, byte: u8| {
+        let mut changed = PLUGINS;
+        changed[at] = byte;
+        with_plugins(&changed)
+    };
+    assert!(matches!(changed(8, 0), Err(Malformed::ObjectContents { class: 252, .. })));
+    let none = [0, 12, 252, 1, 0, 0, 0x7e, 0xd9, 0, 0, 0, 0];
+    assert!(matches!(with_plugins(&none), Err(Malformed::Value { what: "no plugin", .. })));
+    let most = plugins::FLOW_PLUGINS_MAX;
+    assert_eq!(changed(8, 9), Err(Malformed::TooMany { what: "plugins", most }));
+    assert!(matches!(changed(9, 200), Err(Malformed::ObjectContents { class: 252, .. })));
+    assert!(matches!(changed(11, b'/'), Err(Malformed::Value { .. })), "a letter of no name");
+    assert!(matches!(changed(17, 0xff), Err(Malformed::Value { .. })), "not UTF-8");
+    assert!(matches!(changed(17, b'\n'), Err(Malformed::Value { .. })), "a control character");
+    assert!(matches!(changed(27, 1), Err(Malformed::ObjectContents { .. })), "padding");
+    let mut longer = [&PLUGINS[..], &[0; 4]].concat();
+    longer[1] += 4;
+    assert!(matches!(with_plugins(&longer), Err(Malformed::ObjectContents { .. })), "a word more");
+    assert!(matches!(changed(3, 2), Err(Malformed::UnknownCType { class: 252, c_type: 2, .. })));
+    let twice = [PLUGINS, PLUGINS].concat();
+    assert!(matches!(with_plugins(&twice), Err(Malformed::Misplaced { object: "PLUGINS", .. })));
+    let long =
+        FlowPlugins::new(vec![
+            NamedPlugin { class: "a".to_owned(), configuration: "x".repeat(255) };
+            2
+        ]);
+    assert_eq!(long, Err(PluginsError::Bytes(528)));
+    // Of another enterprise it is passed over, and in other messages.
+    assert_eq!(changed(7, 0), Ok(None));
+    for kind in MessageType::ALL.into_iter().filter(|kind| *kind != MessageType::FlowSetup) {
+        assert_eq!(with_object(kind, &PLUGINS).expect("passed over").objects_ignored, 1);
+    }
+}

@@ -31,7 +31,7 @@ fn set_up(
     let session = udp_session(network.address(5));
     let sender = Sender { source: network.address(0), port };
     let route = (!route.is_empty()).then(|| ExplicitRoute(route.to_vec()));
-    let request = SetupRequest { session, sender, flowspec: load(rate), route };
+    let request = SetupRequest { session, sender, flowspec: load(rate), route, plugins: None };
     network.with(0, |process, now, query| process.set_up(now, request, &Asked(query)))?;
     network.run(SECOND);
     Ok((session, sender))
@@ -170,6 +170,7 @@ fn hold_request(rate_bytes: u64, input: u32) -> HoldRequest {
         rate_bytes,
         bucket_bytes: 3_000,
         lifetime: Span::from_secs(60),
+        plugins: None,
     }
 }
 

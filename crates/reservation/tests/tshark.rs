@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use network::{Network, SECOND, descriptor, udp_session};
-use nilometer_reservation::message::{MessageType, Style};
+use nilometer_reservation::message::{FlowSetup, Message, MessageType, Style};
 use nilometer_reservation::packet::{self, Envelope};
 use nilometer_stat::Rng;
+use nilometer_wire::checksum::internet_checksum;
 use samples::{PURPOSE, message};
 
 const DRAWN: u64 = 40;
@@ -52,6 +53,36 @@ fn drawn() -> (Vec<Vec<u8>>, Vec<u8>) {
     (packets, types)
 }
 
+/// Paths with our object of plugins, which others pass over.
+fn with_plugins() -> Vec<Vec<u8>> {
+    let object = |rng: &mut Rng| loop {
+        let Message::FlowSetup(setup) = message(rng, MessageType::FlowSetup) else { continue };
+        if setup.plugins.is_some() {
+            let without = FlowSetup { plugins: None, ..setup.clone() };
+            let begin = Message::FlowSetup(without).write(63).len();
+            break Message::FlowSetup(setup).write(63).split_off(begin);
+        }
+    };
+    let path = |index| {
+        let mut rng = Rng::new(11, PURPOSE, index);
+        let mut bytes = message(&mut rng, MessageType::Path).write(63);
+        let is_v4 = bytes[11] == 1;
+        bytes.extend(object(&mut rng));
+        let length = (bytes.len() as u16).to_be_bytes();
+        bytes[6..8].copy_from_slice(&length);
+        bytes[2..4].fill(0);
+        let checksum = internet_checksum(&[&bytes]).to_be_bytes();
+        bytes[2..4].copy_from_slice(&checksum);
+        let source = if is_v4 { "198.18.9.1" } else { "2001:db8::91" };
+        let destination = if is_v4 { "198.18.9.2" } else { "2001:db8::92" };
+        let [source, destination] =
+            [source, destination].map(|text| text.parse().expect("an address"));
+        let envelope = Envelope { source, destination, ttl: 63, has_router_alert: true };
+        packet::write(&envelope, &bytes)
+    };
+    (0..DRAWN).map(path).collect()
+}
+
 /// What two hosts and two routers say to each other from a path to its end, with a refusal.
 fn spoken() -> Vec<Vec<u8>> {
     let mut network = Network::new(4, &[(0, 1), (1, 2), (2, 3)]);
@@ -81,6 +112,7 @@ fn tshark_reads_every_message_without_a_complaint() {
     let (mut packets, types) = drawn();
     let of_every_type = packets.len();
     packets.extend(spoken());
+    packets.extend(with_plugins());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rsvp.pcap");
     std::fs::write(&path, capture(&packets)).expect("a capture");
     let mut tshark = Command::new("tshark");

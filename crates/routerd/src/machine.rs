@@ -195,6 +195,7 @@ pub fn rsvp_settings(config: &RouterConfig, mtus_bytes: &[u16]) -> RsvpSettings 
             PinningName::Reserved => RoutePinning::Reserved,
         },
         reservations_max: section.reservations_max,
+        plugins: section.plugins.clone(),
         ..RsvpSettings::new(interfaces.collect(), config.seed)
     }
 }

@@ -1,6 +1,7 @@
 //! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -11,6 +12,8 @@ use nilometer_router::plugin::{Class, ClassFacts, Engine, Instance, OnFault};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Artefacts are fetched and installed one after the other: the store is a directory.
+static FETCHING: Mutex<()> = Mutex::new(());
 /// How long a code server may take.
 const FETCHED_WITHIN: Duration = Duration::from_secs(10);
 /// The longest name of an instance, bytes.
@@ -153,6 +156,11 @@ fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
         return Err(missing.context(why));
     };
     let server = CodeServer::at(code_server, FETCHED_WITHIN)?;
+    // (Who wants the same waits, and finds it installed.)
+    let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Ok(class) = store.class(name, version.as_ref()) {
+        return Ok(Box::new(class));
+    }
     let artefact = server.artefact(name, version.as_ref())?;
     store.install(&artefact, Some((name, version.as_ref())), false)?;
     Ok(Box::new(store.class(name, version.as_ref())?))

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use nilometer_queue::Contract;
 use nilometer_reservation::process::FlowFilter;
 use nilometer_router::classifier::{Action, Classified, Inputs, Octet, Ports, Rule, RuleId};
@@ -38,6 +38,10 @@ pub struct ReservationsSection {
     pub pinning: PinningName,
     /// The most reservations, 1 to 4,096.
     pub reservations_max: usize,
+    /// The plugin classes that one-packet flow setups may name, without versions; the router binds no others to their
+    /// flows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
 }
 
 impl Default for ReservationsSection {
@@ -48,6 +52,7 @@ impl Default for ReservationsSection {
             refresh: Span::from_secs(30),
             pinning: PinningName::Reserved,
             reservations_max: 1_024,
+            plugins: Vec::new(),
         }
     }
 }
@@ -84,7 +89,14 @@ impl ReservationsSection {
             (Span::from_secs(1)..=Span::from_secs(600)).contains(&refresh),
             "reservations.refresh is {refresh}; give 1 s to 10 min"
         );
-        Ok(())
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_class = |name: &&String| !name.is_empty() && name.bytes().all(is_letter);
+        match self.plugins.iter().find(|name| !is_class(name)) {
+            Some(wrong) => {
+                bail!("reservations.plugins: {wrong:?} is no class; give names without versions")
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -237,6 +249,7 @@ mod tests {
                 "reservations_max",
             ),
             (ReservationsSection { refresh: Span::ZERO, ..section.clone() }, "refresh"),
+            (ReservationsSection { plugins: vec!["nat@1".into()], ..section.clone() }, "plugins"),
         ];
         for (section, key) in bad {
             let why = section.check().expect_err(key).to_string();

@@ -1,5 +1,6 @@
 //! Big-endian fields of an object: read within its contents, and written.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -77,6 +78,19 @@ impl<'a> Contents<'a> {
             1 => Ok(false),
             2 => Ok(true),
             _ => Err(self.unknown_c_type()),
+        }
+    }
+
+    /// What is left, as text; none where it is not UTF-8.
+    pub(crate) fn text(&self) -> Option<String> {
+        core::str::from_utf8(self.rest).ok().map(String::from)
+    }
+
+    /// Nothing but the zeros may be left that fill the last word.
+    pub(crate) fn padding(&self) -> Result<(), Malformed> {
+        match self.rest.len() < 4 && self.rest.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(self.wrong_length()),
         }
     }
 

@@ -12,11 +12,12 @@
 //! # The one-packet flow setup
 //!
 //! Two message types are ours, of those for private use (RFC 3936, 2.1): [`FlowSetup`], 240, and [`FlowRelease`],
-//! 241, the "lightweight flow setup" of the Dynamically Extensible Router. They consist of RSVP's own objects:
+//! 241, the "lightweight flow setup" of the Dynamically Extensible Router. They consist of RSVP's own objects, and of one
+//! for private use, [`plugins`]:
 //!
 //! ```text
 //! FlowSetup   = <Common Header> <SESSION> <RSVP_HOP> <TIME_VALUES> [<EXPLICIT_ROUTE>]
-//!               <SENDER_TEMPLATE> <FLOWSPEC> <ADSPEC>
+//!               <SENDER_TEMPLATE> <FLOWSPEC> <ADSPEC> [<PLUGINS>]
 //! FlowRelease = <Common Header> <SESSION> <RSVP_HOP> <SENDER_TEMPLATE>
 //! ```
 //!
@@ -24,9 +25,11 @@
 //! flowspec's rate at the port where the message came in and at the one where it goes out, binds the flow to its
 //! reservation and to this way, and sends the message on. It is not acknowledged. The state is soft: it lives as
 //! long as path state of the same refresh period would, and the message is repeated every period. ADSPEC counts the
-//! routers that reserved; its global break bit says that some router did not, where the flow goes as best effort.
+//! routers that reserved; its global break bit says that some router did not, where the flow goes as best effort, or
+//! that one did not bind the plugins that the message names.
 
 pub mod malformed;
+pub mod plugins;
 pub mod route;
 pub mod service;
 pub mod session;
@@ -43,6 +46,7 @@ use core::net::IpAddr;
 pub use error_spec::{ErrorCode, ErrorSpec};
 pub use malformed::Malformed;
 pub use objects::{FILTERS_MAX, OBJECTS_MAX};
+pub use plugins::{FlowPlugins, NamedPlugin, PluginsError};
 pub use route::{ExplicitRoute, RouteNode};
 pub use service::{AdSpec, FlowSpec, Service, Tspec};
 pub use session::{Hop, Sender, Session};
@@ -55,7 +59,7 @@ pub const MESSAGE_BYTES_MAX: usize = 9_000;
 /// The IANA protocol number of RSVP.
 pub const PROTOCOL: u8 = 46;
 
-/// Class numbers (RFC 2205, appendix A; RFC 3209, 4.3).
+/// Class numbers (RFC 2205, appendix A; RFC 3209, 4.3); the last is for private use (RFC 3936).
 pub(crate) mod class {
     pub(crate) const SESSION: u8 = 1;
     pub(crate) const HOP: u8 = 3;
@@ -72,6 +76,7 @@ pub(crate) mod class {
     pub(crate) const POLICY_DATA: u8 = 14;
     pub(crate) const RESV_CONFIRM: u8 = 15;
     pub(crate) const EXPLICIT_ROUTE: u8 = 20;
+    pub(crate) const PLUGINS: u8 = 252;
 }
 
 nilometer_wire::named! {
@@ -260,6 +265,8 @@ pub struct FlowSetup {
     pub flowspec: FlowSpec,
     /// How many routers reserved, and whether all did.
     pub adspec: AdSpec,
+    /// The plugins that the routers shall bind to the flow.
+    pub plugins: Option<FlowPlugins>,
 }
 
 /// One packet that takes a setup back.

@@ -8,9 +8,9 @@ use nilometer_wire::checksum::internet_checksum;
 use super::bytes::Contents;
 use super::write::type_of;
 use super::{
-    AdSpec, ErrorSpec, ExplicitRoute, FlowDescriptor, FlowRelease, FlowSetup, FlowSpec,
-    HEADER_BYTES, Hop, MESSAGE_BYTES_MAX, Malformed, Message, MessageType, Path, PathErr, PathTear,
-    Received, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Style, Tspec, class,
+    AdSpec, ErrorSpec, ExplicitRoute, FlowDescriptor, FlowPlugins, FlowRelease, FlowSetup,
+    FlowSpec, HEADER_BYTES, Hop, MESSAGE_BYTES_MAX, Malformed, Message, MessageType, Path, PathErr,
+    PathTear, Received, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Style, Tspec, class,
 };
 
 /// The most objects of a message.
@@ -46,7 +46,9 @@ impl Message {
         }
         let kind = type_of(number).ok_or(Malformed::Type(number))?;
         let objects = Objects::read(&bytes[HEADER_BYTES..])?;
-        let objects_ignored = objects.ignored;
+        // (Only a setup has a place for plugins.)
+        let is_beside = kind != MessageType::FlowSetup && objects.plugins.is_some();
+        let objects_ignored = objects.ignored + u32::from(is_beside);
         let message = objects.into_message(kind)?;
         Ok(Received { message, send_ttl, objects_ignored })
     }
@@ -71,6 +73,7 @@ struct Objects {
     adspec: Option<AdSpec>,
     confirm: Option<IpAddr>,
     route: Option<ExplicitRoute>,
+    plugins: Option<FlowPlugins>,
     flow_parts: Vec<(usize, FlowPart)>,
     filters: usize,
     ignored: u32,
@@ -155,6 +158,13 @@ impl Objects {
                 self.filters += 1;
                 self.flow_part(at, FlowPart::Filter(sender))
             }
+            class::PLUGINS => match FlowPlugins::read(contents)? {
+                Some(plugins) => once(&mut self.plugins, at, "PLUGINS", plugins),
+                None => {
+                    self.ignored += 1;
+                    Ok(())
+                }
+            },
             class::INTEGRITY | class::POLICY_DATA | class::SCOPE => Ok(()),
             class if class & MAY_BE_IGNORED != 0 => {
                 self.ignored += 1;
@@ -303,6 +313,7 @@ impl Objects {
             sender: self.sender.ok_or(lacks("SENDER_TEMPLATE"))?,
             flowspec,
             adspec: self.adspec.ok_or(lacks("ADSPEC"))?,
+            plugins: self.plugins,
         })
     }
 }

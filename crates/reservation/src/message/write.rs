@@ -76,6 +76,7 @@ impl Message {
                 setup.sender.write(class::SENDER_TEMPLATE, to);
                 setup.flowspec.write(to);
                 AdSpec::write(&setup.adspec, to);
+                setup.plugins.iter().for_each(|plugins| plugins.write(to));
             }
             Message::FlowRelease(release) => {
                 release.hop.write(to);

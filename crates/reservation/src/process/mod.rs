@@ -10,7 +10,8 @@
 //!   goes on upstream are functions of the state (`merge`), and only differences are acted upon (`settle`).
 //! - **Admission** stands before every change of what is installed: a Resv that does not fit leaves all as it was, and
 //!   its receiver has a ResvErr.
-//! - **One-packet flow setups** and **reservations by API** (`setup`) are soft state of the same admission.
+//! - **One-packet flow setups** and **reservations by API** (`setup`) are soft state of the same admission. They may name
+//!   plugins, which the host binds to the flow and may refuse later (`plugins`).
 //!
 //! All state ends unless it is refreshed: L = (K + 0.5) * 1.5 * R after the last message (RFC 2205, 3.7). A sender or
 //! receiver on this node is one that has no previous or next hop; so the same process is a host.
@@ -21,6 +22,7 @@ mod merge;
 mod node;
 mod outcome;
 mod path;
+mod plugins;
 mod resv;
 mod routing;
 mod settings;
@@ -40,7 +42,9 @@ use crate::message::{Message, ResvConf, Sender, Session};
 
 pub use host::HostError;
 use node::Node;
-pub use outcome::{Command, Counts, Discard, FlowFilter, Owner, Reservation, Transmit, Upcall};
+pub use outcome::{
+    Command, Counts, Discard, FlowFilter, Owner, PluginRefusal, Reservation, Transmit, Upcall,
+};
 pub use routing::{NextHop, Routing};
 pub use settings::{Interface, RoutePinning, Settings};
 use setup::{Held, Setup};

@@ -5,9 +5,12 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use nilometer_wire::Time;
+use thiserror::Error;
 
 use crate::admission::{AdmissionError, ReservationId};
-use crate::message::{ErrorSpec, FlowDescriptor, FlowSpec, Sender, Session, Style, Tspec};
+use crate::message::{
+    ErrorSpec, FlowDescriptor, FlowPlugins, FlowSpec, Sender, Session, Style, Tspec,
+};
 use crate::packet::{self, Envelope};
 
 /// A message to send.
@@ -91,6 +94,8 @@ pub struct Reservation {
     pub rate_bytes: u64,
     /// The depth of the token bucket.
     pub bucket_bytes: u32,
+    /// The plugins that its packets shall meet as long as it lives.
+    pub plugins: Option<FlowPlugins>,
     /// When it ends unless it is refreshed.
     pub expires_at: Option<Time>,
 }
@@ -102,6 +107,17 @@ pub enum Command {
     Install(Reservation),
     /// Removes one.
     Remove(ReservationId),
+}
+
+/// Why plugins are refused here.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PluginRefusal {
+    /// Signalling may not name this class.
+    #[error("no flow's signalling may name the plugin class {0:?} here")]
+    NotAllowed(String),
+    /// The instances of all reservations would be too many.
+    #[error("reserved flows have {0} plugin instances at most")]
+    Instances(usize),
 }
 
 /// Upcalls to local senders, receivers and the operator (RFC 2205, 3.11.1).
@@ -167,7 +183,7 @@ pub enum Upcall {
         flowspec: FlowSpec,
         /// Routers that reserved.
         hops: u32,
-        /// Whether some router did not.
+        /// Whether some router did not, or did not bind the plugins.
         is_broken: bool,
     },
     /// This router refused bandwidth.
@@ -176,6 +192,13 @@ pub enum Upcall {
         session: Session,
         /// Why.
         why: AdmissionError,
+    },
+    /// This router binds none of the plugins of a flow.
+    PluginsRefused {
+        /// Of which session.
+        session: Session,
+        /// Why.
+        why: PluginRefusal,
     },
 }
 
@@ -221,6 +244,8 @@ pub struct Counts {
     pub expired: u64,
     /// Requests for bandwidth that admission control refused.
     pub admission_refused: u64,
+    /// Times that the plugins of a flow were refused.
+    pub plugins_refused: u64,
     /// Upcalls that were discarded because too many were waiting.
     pub upcalls_lost: u64,
 }

@@ -1,5 +1,6 @@
 //! Settings of an RSVP process: its interfaces, periods and limits.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -64,6 +65,10 @@ pub struct Settings {
     pub states_max: usize,
     /// The most reservations, of all kinds.
     pub reservations_max: usize,
+    /// The plugin classes that setups may name; all others are refused.
+    pub plugins: Vec<String>,
+    /// The most plugin instances of all reservations together.
+    pub plugin_instances_max: usize,
     /// The seed of the refreshes' jitter.
     pub seed: u64,
 }
@@ -80,6 +85,8 @@ impl Settings {
             sessions_max: 1_024,
             states_max: 64,
             reservations_max: 1_024,
+            plugins: Vec::new(),
+            plugin_instances_max: 64,
             seed,
         }
     }

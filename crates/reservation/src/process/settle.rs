@@ -98,6 +98,7 @@ impl SessionState {
             is_pinned: wanted.is_explicit || node.settings.pinning == RoutePinning::Reserved,
             rate_bytes,
             bucket_bytes,
+            plugins: None,
             expires_at: expiries.max().flatten(),
         }
     }

@@ -9,11 +9,14 @@ use thiserror::Error;
 
 use crate::admission::{AdmissionError, Booking, ReservationId};
 use crate::message::{
-    AdSpec, ErrorCode, ExplicitRoute, FlowRelease, FlowSetup, FlowSpec, Message, Sender, Session,
+    AdSpec, ErrorCode, ExplicitRoute, FlowPlugins, FlowRelease, FlowSetup, FlowSpec, Message,
+    Sender, Session,
 };
 use crate::process::host::HostError;
 use crate::process::node::{Node, TTL};
-use crate::process::outcome::{Command, Discard, FlowFilter, Owner, Reservation, Upcall};
+use crate::process::outcome::{
+    Command, Discard, FlowFilter, Owner, PluginRefusal, Reservation, Upcall,
+};
 use crate::process::routing::{NextHop, Onward, Routing, onward};
 use crate::process::{Arrival, RsvpProcess};
 
@@ -26,7 +29,7 @@ const HELD_MIN: Span = Span::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     /// The last message, as it came or is made here.
-    message: FlowSetup,
+    pub(super) message: FlowSetup,
     /// None of a sender on this node.
     input: Option<u32>,
     way: Onward,
@@ -34,6 +37,8 @@ pub(super) struct Setup {
     /// None where bandwidth was refused, or the flow only begins or ends here.
     pub(super) reservation: Option<Reservation>,
     is_refused: bool,
+    /// The plugins that the message names are not bound before.
+    pub(super) plugins_refused_until: Option<Time>,
     /// None of a sender on this node, which repeats it then.
     expires_at: Option<Time>,
     repeat_at: Option<Time>,
@@ -50,6 +55,8 @@ pub struct SetupRequest {
     pub flowspec: FlowSpec,
     /// The nodes to go through.
     pub route: Option<ExplicitRoute>,
+    /// The plugins that the routers on the way shall bind to the flow.
+    pub plugins: Option<FlowPlugins>,
 }
 
 /// A reservation held by API.
@@ -76,10 +83,12 @@ pub struct HoldRequest {
     pub bucket_bytes: u32,
     /// How long it lives without a refresh.
     pub lifetime: Span,
+    /// The plugins that its packets shall meet.
+    pub plugins: Option<FlowPlugins>,
 }
 
 /// Why a reservation by API was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HoldError {
     /// The holder's name is empty or too long.
     #[error("a holder's name has 1 to {NAME_BYTES_MAX} bytes")]
@@ -99,6 +108,9 @@ pub enum HoldError {
     /// Admission control refused it.
     #[error("{0}")]
     Admission(#[from] AdmissionError),
+    /// Its plugins are refused.
+    #[error("{0}")]
+    Plugins(#[from] PluginRefusal),
 }
 
 impl RsvpProcess {
@@ -113,7 +125,7 @@ impl RsvpProcess {
         routing: &impl Routing,
     ) -> Result<(), HostError> {
         self.next_at = None;
-        let SetupRequest { session, sender, flowspec, route } = request;
+        let SetupRequest { session, sender, flowspec, route, plugins } = request;
         let is_own = |address| self.node.is_own(address);
         let way = onward(routing, session.destination, route.as_ref(), None, is_own);
         let way = way.map_err(HostError::Route)?;
@@ -127,6 +139,7 @@ impl RsvpProcess {
             sender,
             flowspec,
             adspec: AdSpec::NEW,
+            plugins,
         };
         let setup = Setup {
             message,
@@ -135,6 +148,7 @@ impl RsvpProcess {
             ttl: TTL,
             reservation: None,
             is_refused: false,
+            plugins_refused_until: None,
             expires_at: None,
             repeat_at: Some(self.node.refresh_at(now)),
         };
@@ -195,6 +209,10 @@ impl RsvpProcess {
             }
         };
         let expires_at = Some(self.node.expires_at(now, message.refresh_ms));
+        // (Where the flow ends nobody binds plugins to it.)
+        let goes_on = !way.outputs.is_empty();
+        let plugins_refused_until =
+            goes_on.then(|| self.refuse_named(now, &message, old.as_ref())).flatten();
         let reservation = old.and_then(|old| old.reservation);
         let mut setup = Setup {
             message,
@@ -203,6 +221,7 @@ impl RsvpProcess {
             ttl,
             reservation,
             is_refused: false,
+            plugins_refused_until,
             expires_at,
             repeat_at: None,
         };
@@ -253,7 +272,8 @@ impl RsvpProcess {
         routing: &impl Routing,
     ) -> Result<ReservationId, HoldError> {
         self.next_at = None;
-        let HoldRequest { holder, flow, input, via, rate_bytes, bucket_bytes, lifetime } = request;
+        let HoldRequest { holder, flow, input, via, rate_bytes, bucket_bytes, lifetime, plugins } =
+            request;
         if holder.is_empty() || holder.len() > NAME_BYTES_MAX {
             return Err(HoldError::Name);
         }
@@ -264,6 +284,7 @@ impl RsvpProcess {
         if lifetime < HELD_MIN || lifetime > longest {
             return Err(HoldError::Lifetime(longest));
         }
+        self.check_instances(plugins.as_ref())?;
         let is_own = |address| self.node.is_own(address);
         let towards = via.unwrap_or(flow.destination);
         let way = onward(routing, towards, None, input, is_own).map_err(HoldError::Route)?;
@@ -286,6 +307,7 @@ impl RsvpProcess {
             is_pinned: via.is_some(),
             rate_bytes,
             bucket_bytes,
+            plugins,
             expires_at: Some(now + lifetime),
         };
         self.node.commands.push_back(Command::Install(reservation.clone()));
@@ -351,7 +373,7 @@ impl Setup {
             }
             return;
         };
-        let FlowSetup { session, sender, flowspec, .. } = &self.message;
+        let FlowSetup { session, sender, flowspec, plugins, .. } = &self.message;
         let before = self.reservation.take();
         let id = before.as_ref().map_or_else(|| node.next_id(), |old| old.id);
         let inputs: Vec<u32> = self.input.into_iter().collect();
@@ -376,6 +398,7 @@ impl Setup {
             is_pinned: true,
             rate_bytes,
             bucket_bytes,
+            plugins: plugins.clone().filter(|_| self.plugins_refused_until.is_none()),
             expires_at: self.expires_at,
         };
         let is_same = before
@@ -387,9 +410,9 @@ impl Setup {
     }
 
     /// Sends the message on, or has the local destination see it.
-    fn forward(&self, node: &mut Node) {
+    pub(super) fn forward(&self, node: &mut Node) {
         let mut message = self.message.clone();
-        message.adspec.is_broken |= self.is_refused;
+        message.adspec.is_broken |= self.is_refused || self.plugins_refused_until.is_some();
         if self.way.is_local {
             let FlowSetup { session, sender, flowspec, adspec, .. } = message;
             let AdSpec { hops, is_broken, .. } = adspec;

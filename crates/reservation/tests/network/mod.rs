@@ -47,6 +47,8 @@ pub struct Network {
     rng: Rng,
     /// What the forwarding plane of each node has.
     pub planes: Vec<BTreeMap<ReservationId, Reservation>>,
+    /// Reservations that each node has installed or changed.
+    pub installs: Vec<u64>,
     pub upcalls: Vec<Vec<Upcall>>,
     /// Every packet that went by a link.
     pub packets: Vec<(Time, Vec<u8>)>,
@@ -108,6 +110,15 @@ impl Routing for Table<'_> {
 impl Network {
     /// As many nodes, joined by these links.
     pub fn new(nodes: usize, joined: &[(usize, usize)]) -> Network {
+        Network::with_settings(nodes, joined, |_, _| {})
+    }
+
+    /// The same with other settings of each node.
+    pub fn with_settings(
+        nodes: usize,
+        joined: &[(usize, usize)],
+        set: impl Fn(usize, &mut Settings),
+    ) -> Network {
         let mut interfaces: Vec<Vec<Interface>> = vec![Vec::new(); nodes];
         let mut links = Vec::new();
         for (number, &(a, b)) in joined.iter().enumerate() {
@@ -118,7 +129,11 @@ impl Network {
             });
             links.push(Link { ends, is_cut: false });
         }
-        let process = |(seed, interfaces)| RsvpProcess::new(Settings::new(interfaces, seed));
+        let process = |(node, interfaces)| {
+            let mut settings = Settings::new(interfaces, node as u64);
+            set(node, &mut settings);
+            RsvpProcess::new(settings)
+        };
         Network {
             nodes: (0..).zip(interfaces).map(process).collect(),
             links,
@@ -129,6 +144,7 @@ impl Network {
             loss: 0.0,
             rng: Rng::new(1, u32::from_be_bytes(*b"loss"), 0),
             planes: vec![BTreeMap::new(); nodes],
+            installs: vec![0; nodes],
             upcalls: vec![Vec::new(); nodes],
             packets: Vec::new(),
         }
@@ -189,6 +205,7 @@ impl Network {
         while let Some(command) = self.nodes[node].poll_command() {
             match command {
                 Command::Install(reservation) => {
+                    self.installs[node] += 1;
                     self.planes[node].insert(reservation.id, reservation);
                 }
                 Command::Remove(id) => {

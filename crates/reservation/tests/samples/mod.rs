@@ -42,6 +42,16 @@ fn route(rng: &mut Rng, is_v6: bool) -> Option<ExplicitRoute> {
     (!nodes.is_empty()).then_some(ExplicitRoute(nodes))
 }
 
+fn plugins(rng: &mut Rng) -> Option<FlowPlugins> {
+    let plugins: Vec<NamedPlugin> = (0..rng.below(5))
+        .map(|_| NamedPlugin {
+            class: ["counter", "wave-video", "mark@0.1.0-rc.1", "a"][rng.below(4) as usize].into(),
+            configuration: "rate=0.1 \u{2264} x".repeat(rng.below(4) as usize),
+        })
+        .collect();
+    (!plugins.is_empty()).then(|| FlowPlugins::new(plugins).expect("they fit"))
+}
+
 fn flows(rng: &mut Rng, style: Style, is_v6: bool) -> Vec<FlowDescriptor> {
     let senders = |rng: &mut Rng, count| (0..count).map(|_| sender(rng, is_v6)).collect();
     match style {
@@ -114,8 +124,17 @@ pub fn message(rng: &mut Rng, kind: MessageType) -> Message {
         }
         MessageType::FlowSetup => {
             let (route, flowspec) = (route(rng, is_v6), flowspec(rng));
-            let setup = FlowSetup { session, hop, refresh_ms, route, sender, flowspec, adspec };
-            Message::FlowSetup(setup)
+            let plugins = plugins(rng);
+            Message::FlowSetup(FlowSetup {
+                session,
+                hop,
+                refresh_ms,
+                route,
+                sender,
+                flowspec,
+                adspec,
+                plugins,
+            })
         }
         MessageType::FlowRelease => Message::FlowRelease(FlowRelease { session, hop, sender }),
     }

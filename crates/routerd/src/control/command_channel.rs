@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nilometer_queue::distributed::Variant;
+use nilometer_reservation::ReservationId;
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
@@ -56,13 +57,34 @@ pub struct InForce {
     pub(super) config: RouterConfig,
     /// By number.
     pub(super) filters: BTreeMap<u32, FilterSection>,
+    /// What of filters and plugins is bound to reserved flows, and goes with their reservations.
+    pub(super) bound: BTreeMap<ReservationId, Bound>,
+}
+
+/// What is bound to a reserved flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// The number of its filter.
+    pub(super) filter: u32,
+    /// The names of its plugin instances.
+    pub(super) plugins: Vec<String>,
 }
 
 impl InForce {
-    /// The configuration by which this router can be made again.
+    /// The configuration by which this router can be made again, without what goes with reservations.
     pub fn whole(&self) -> RouterConfig {
-        let filters = self.filters.values().cloned().collect();
-        RouterConfig { filters, ..self.config.clone() }
+        let stays = |(id, _): &(&u32, &FilterSection)| self.reservation_of(**id).is_none();
+        let filters = self.filters.iter().filter(stays).map(|(_, filter)| filter.clone());
+        let filters = filters.collect();
+        let mut plugins = self.config.plugins.clone();
+        plugins.retain(|plugin| !self.bound.values().any(|it| it.plugins.contains(&plugin.name)));
+        RouterConfig { filters, plugins, ..self.config.clone() }
+    }
+
+    /// The reservation that a filter is of, if it is of one.
+    pub(super) fn reservation_of(&self, filter: u32) -> Option<ReservationId> {
+        let mut bound = self.bound.iter();
+        bound.find(|(_, bound)| bound.filter == filter).map(|(id, _)| *id)
     }
 }
 
@@ -83,7 +105,7 @@ impl CommandChannel {
             asked: Mutex::new(None),
             listed: Mutex::new(None),
             routes: Arc::clone(&running.routes),
-            in_force: Mutex::new(InForce { config, filters }),
+            in_force: Mutex::new(InForce { config, filters, bound: BTreeMap::new() }),
             simulated: Mutex::new(None),
             messages,
             crowds: Crowds::default(),

@@ -3,9 +3,10 @@
 use nilometer_router::classifier::RuleId;
 
 use super::answer::Refused;
-use super::command_channel::CommandChannel;
+use super::command_channel::{CommandChannel, InForce};
 use super::view::{FilterView, FiltersView, Made};
-use crate::filter::FilterSection;
+use crate::driver::Driver;
+use crate::filter::{FilterSection, Rules, Side};
 use crate::machine::{enter_filter, remove_filter};
 use crate::recording::Command;
 use nilometer_router::memory::Memory;
@@ -60,25 +61,9 @@ impl CommandChannel {
         }
         let mut in_force = self.change();
         let side = in_force.config.side_of(&filter).map_err(Refused::bad)?;
-        let plugins = filter.plugins.clone();
-        let room = in_force.config.tables.filters;
-        let last = in_force.filters.keys().next_back().map_or(0, |last| last + 1);
-        let free = || (0..room).find(|id| !in_force.filters.contains_key(id));
-        let number = Some(last).filter(|last| *last < room).or_else(free);
-        let Some(number) = number else {
-            let why = format!("there are {room} filters, and tables.filters allows no more");
-            return Err(Refused::conflict(why));
-        };
-        let command = Command::AddFilter { id: number, filter: Box::new(filter.clone()) };
-        let done = self.ask(move |driver| {
-            let mut done = Ok(());
-            let enter = |_: Time, router: &mut Router, _: &mut dyn Memory| {
-                done = enter_filter(router, number, (side, &plugins), rules);
-            };
-            driver.change(|| command, enter).map_err(Refused::unavailable)?;
-            done.map_err(Refused::conflict)
-        })?;
-        done?;
+        let number = in_force.free_filter()?;
+        let new = filter.clone();
+        self.ask(move |driver| put_filter_in(driver, (number, &new), side, rules))??;
         in_force.filters.insert(number, filter);
         self.told(format!("filter {number} is entered"));
         Ok(Made { id: number })
@@ -93,11 +78,57 @@ impl CommandChannel {
         if !in_force.filters.contains_key(&id) {
             return Err(Refused::missing(format!("there is no filter {id}")));
         }
-        let done = self.ask(move |driver| {
-            driver.change(|| Command::RemoveFilter { id }, |_, router, _| remove_filter(router, id))
-        })?;
-        done.map_err(Refused::unavailable)?;
+        if let Some(reservation) = in_force.reservation_of(id) {
+            let why = format!("filter {id} is of reservation {}, and goes with it", reservation.0);
+            return Err(Refused::conflict(why));
+        }
+        self.ask(move |driver| take_filter_out(driver, id))??;
         in_force.filters.remove(&id);
         Ok(self.told(format!("filter {id} is taken out")))
     }
+}
+
+impl InForce {
+    /// A number for one more filter: behind all others, as long as there are numbers.
+    ///
+    /// # Errors
+    /// 409 where there is no room.
+    pub(super) fn free_filter(&self) -> Result<u32, Refused> {
+        let room = self.config.tables.filters;
+        let last = self.filters.keys().next_back().map_or(0, |last| last + 1);
+        let free = || (0..room).find(|id| !self.filters.contains_key(id));
+        Some(last).filter(|last| *last < room).or_else(free).ok_or_else(|| {
+            let why = format!("there are {room} filters, and tables.filters allows no more");
+            Refused::conflict(why)
+        })
+    }
+}
+
+/// Enters a filter, and records it.
+///
+/// # Errors
+/// 409 where there is no room, or no such plugin.
+pub(super) fn put_filter_in(
+    driver: &mut Driver,
+    (number, filter): (u32, &FilterSection),
+    side: Side,
+    rules: Rules,
+) -> Result<(), Refused> {
+    let mut done = Ok(());
+    let command = Command::AddFilter { id: number, filter: Box::new(filter.clone()) };
+    let enter = |_: Time, router: &mut Router, _: &mut dyn Memory| {
+        done = enter_filter(router, number, (side, &filter.plugins), rules);
+    };
+    driver.change(|| command, enter).map_err(Refused::unavailable)?;
+    done.map_err(Refused::conflict)
+}
+
+/// Takes a filter out, and records it.
+///
+/// # Errors
+/// When it cannot be recorded.
+pub(super) fn take_filter_out(driver: &mut Driver, id: u32) -> Result<(), Refused> {
+    let taken =
+        driver.change(|| Command::RemoveFilter { id }, |_, router, _| remove_filter(router, id));
+    taken.map_err(Refused::unavailable)
 }

@@ -19,6 +19,7 @@ pub mod endpoints;
 pub mod events;
 pub mod fabric_view;
 mod filters;
+mod flow_plugins;
 mod host;
 mod lock;
 mod look;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use self::command_channel::CommandChannel;
+use self::flow_plugins::FlowBinder;
 use self::serve::{Door, Server, token};
 use self::socket::{Claimed, usual_place};
 use super::config::RouterConfig;
@@ -55,6 +57,7 @@ pub struct Control {
     server: Option<Server>,
     socket: Option<Claimed>,
     _snmp: Option<Subagent>,
+    _binder: FlowBinder,
 }
 
 impl Control {
@@ -66,6 +69,7 @@ impl Control {
     /// cannot be opened.
     pub fn start(running: &Running, config: &RouterConfig) -> Result<Control> {
         let commands = Arc::new(CommandChannel::new(running, config)?);
+        let binder = FlowBinder::start(&commands)?;
         let (mut doors, mut socket) = (Vec::new(), None);
         if let Some(path) = &config.control.socket {
             let (listener, claimed) = Claimed::listen(path).context("control.socket")?;
@@ -80,7 +84,7 @@ impl Control {
         let server = is_open.then(|| Server::start(doors, &commands)).transpose()?;
         let place = config.control.agentx.as_deref();
         let snmp = place.map(|place| Subagent::start(place, Arc::clone(&commands))).transpose()?;
-        Ok(Control { commands, server, socket, _snmp: snmp })
+        Ok(Control { commands, server, socket, _snmp: snmp, _binder: binder })
     }
 
     /// Where its socket is.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use nilometer_router::plugin::ControlError;
 use nilometer_router::plugin::control::InstanceState;
+use nilometer_router::plugin::{ControlError, Instance};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::answer::Refused;
 use super::command_channel::{CommandChannel, InForce};
+use crate::driver::Driver;
 use crate::plugins::{FaultPolicy, NewInstance, PluginSection};
 use crate::recording::Command;
 
@@ -120,21 +121,8 @@ impl CommandChannel {
             .instance_of(&section)
             .map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (name, version) = (section.name.clone(), class.version.clone());
-        let new = section.pinned(&class);
-        let done = self.ask(move |driver| {
-            let mut done = Ok(());
-            let command = Command::AddPlugin(Box::new(new.clone()));
-            let recorded = driver.change(
-                || command,
-                |_, router, _| {
-                    let plugins = router.plugins_mut();
-                    done = plugins.add(&new.name, class, instance, new.on_fault.into());
-                },
-            );
-            recorded.map_err(Refused::unavailable)?;
-            done.map_err(refused)
-        })?;
-        done?;
+        let new = section.clone();
+        self.ask(move |driver| enter_plugin(driver, &new, NewInstance { class, instance }))??;
         let text = format!("plugin {name}: class {} {version} is entered", section.class);
         in_force.config.plugins.push(section);
         Ok(self.told(text))
@@ -180,15 +168,7 @@ impl CommandChannel {
     pub fn remove_plugin(&self, name: &str) -> Result<String, Refused> {
         let mut in_force = self.change();
         let instance = name.to_owned();
-        let done = self.ask(move |driver| {
-            let mut done = Err(ControlError::Missing(instance.clone()));
-            let command = Command::RemovePlugin { name: instance.clone() };
-            let recorded = driver
-                .change(|| command, |_, router, _| done = router.plugins_mut().remove(&instance));
-            recorded.map_err(Refused::unavailable)?;
-            done.map_err(refused)
-        })?;
-        drop(done?);
+        drop(self.ask(move |driver| take_plugin_out(driver, &instance))??);
         in_force.config.plugins.retain(|section| section.name != name);
         Ok(self.told(format!("plugin {name} is taken out")))
     }
@@ -216,6 +196,44 @@ impl CommandChannel {
         })?;
         Ok(AnswerView { answer: done? })
     }
+}
+
+/// Enters an instance, and records it.
+///
+/// # Errors
+/// 409 where the name is taken, or there are too many.
+pub(super) fn enter_plugin(
+    driver: &mut Driver,
+    section: &PluginSection,
+    NewInstance { class, instance }: NewInstance,
+) -> Result<(), Refused> {
+    let mut done = Ok(());
+    let command = Command::AddPlugin(Box::new(section.pinned(&class)));
+    let recorded = driver.change(
+        || command,
+        |_, router, _| {
+            let plugins = router.plugins_mut();
+            done = plugins.add(&section.name, class, instance, section.on_fault.into());
+        },
+    );
+    recorded.map_err(Refused::unavailable)?;
+    done.map_err(refused)
+}
+
+/// Takes an instance out, records it, and hands it over to be taken apart by who does not forward.
+///
+/// # Errors
+/// 404 for no such instance, 409 where filters name it.
+pub(super) fn take_plugin_out(
+    driver: &mut Driver,
+    name: &str,
+) -> Result<Box<dyn Instance>, Refused> {
+    let mut done = Err(ControlError::Missing(name.to_owned()));
+    let command = Command::RemovePlugin { name: name.to_owned() };
+    let recorded =
+        driver.change(|| command, |_, router, _| done = router.plugins_mut().remove(name));
+    recorded.map_err(Refused::unavailable)?;
+    done.map_err(refused)
 }
 
 fn refused(why: ControlError) -> Refused {

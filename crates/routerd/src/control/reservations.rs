@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nilometer_queue::ReservedState;
+use nilometer_reservation::message::{FlowPlugins, NamedPlugin};
 use nilometer_reservation::process::{
     Counts, Discard, FlowFilter, HoldError, HoldRequest, NextHop, Owner, Routing,
 };
@@ -72,6 +73,19 @@ pub struct ReservationView {
     pub waiting_packets: u64,
     /// Packets that found its queue full.
     pub dropped_packets: u64,
+    /// The plugins that its packets are to meet, in this order.
+    pub plugins: Vec<FlowPluginView>,
+}
+
+/// A plugin of a reserved flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FlowPluginView {
+    /// Its class, `NAME` or `NAME@VERSION`.
+    pub class: String,
+    /// What it is configured with.
+    pub configuration: String,
+    /// The name of its instance; nothing as long as it is not bound.
+    pub instance: Option<String>,
 }
 
 /// What is booked at a port, in bits a second.
@@ -102,6 +116,8 @@ pub struct RsvpView {
     pub expired: u64,
     /// Requests that admission control refused.
     pub admission_refused: u64,
+    /// Times that the plugins of a flow were refused.
+    pub plugins_refused: u64,
     /// Packets that came faster than they were read.
     pub lost: u64,
 }
@@ -150,6 +166,20 @@ pub struct ReserveBody {
     /// How long it lives without a refresh, 1 s to an hour, as `60 s`.
     #[serde(default)]
     pub lifetime: Option<String>,
+    /// Plugins that its packets meet as long as it lives, in this order.
+    #[serde(default)]
+    pub plugins: Vec<FlowPluginBody>,
+}
+
+/// A plugin for a reserved flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowPluginBody {
+    /// Its class, `NAME` or `NAME@VERSION`.
+    pub class: String,
+    /// What it is configured with.
+    #[serde(default)]
+    pub configuration: String,
 }
 
 /// The routing table as the RSVP process is shown it.
@@ -177,6 +207,7 @@ impl CommandChannel {
     pub fn reserve(&self, body: &ReserveBody) -> Result<Made, Refused> {
         let input = body.input.as_deref().map(|port| self.port_number(port)).transpose()?;
         let request = request(body, input).map_err(Refused::bad)?;
+        request.plugins.as_ref().map_or(Ok(()), |plugins| self.try_plugins(plugins))?;
         let (holder, rate) = (request.holder.clone(), request.rate_bytes * 8);
         let held = self.ask(move |driver| {
             driver
@@ -184,7 +215,7 @@ impl CommandChannel {
         })?;
         let held = held.ok_or_else(|| Refused::unavailable("the router reserves nothing"))?;
         let id = held.map_err(|why| match why {
-            HoldError::Admission(_) => Refused::conflict(why),
+            HoldError::Admission(_) | HoldError::Plugins(_) => Refused::conflict(why),
             _ => Refused::bad(why),
         })?;
         let id = u32::try_from(id.0).map_err(Refused::unavailable)?;
@@ -236,6 +267,12 @@ fn request(body: &ReserveBody, input: Option<usize>) -> Result<HoldRequest, Stri
     let rate = quantity::rate(&body.rate).map_err(|why| format!("rate: {why}"))?;
     let lifetime = body.lifetime.as_deref().map(quantity::span).transpose();
     let lifetime = lifetime.map_err(|why| format!("lifetime: {why}"))?;
+    let plugins = body.plugins.iter().map(|FlowPluginBody { class, configuration }| NamedPlugin {
+        class: class.clone(),
+        configuration: configuration.clone(),
+    });
+    let plugins: Vec<NamedPlugin> = plugins.collect();
+    let plugins = (!plugins.is_empty()).then(|| FlowPlugins::new(plugins)).transpose();
     Ok(HoldRequest {
         holder: body.holder.clone(),
         flow: FlowFilter {
@@ -250,6 +287,7 @@ fn request(body: &ReserveBody, input: Option<usize>) -> Result<HoldRequest, Stri
         rate_bytes: rate.bits_per_second() / 8,
         bucket_bytes: body.bucket_bytes.unwrap_or(BUCKET_BYTES),
         lifetime: lifetime.unwrap_or(LIFETIME),
+        plugins: plugins.map_err(|why| format!("plugins: {why}"))?,
     })
 }
 
@@ -292,6 +330,12 @@ fn reservation_view(one: &Reserved, now: Time) -> ReservationView {
         destination_port: flow.destination_port,
     };
     let of = |read: fn(&ReservedState) -> u64| one.state.as_ref().map_or(0, read);
+    let plugins = reservation.plugins.iter().flat_map(|all| all.plugins()).enumerate();
+    let plugins = plugins.map(|(place, plugin)| FlowPluginView {
+        class: plugin.class.clone(),
+        configuration: plugin.configuration.clone(),
+        instance: one.instances.get(place).cloned(),
+    });
     ReservationView {
         id: reservation.id.0,
         kind: kind.to_owned(),
@@ -308,6 +352,7 @@ fn reservation_view(one: &Reserved, now: Time) -> ReservationView {
         sent_bytes: of(|state| state.sent_bytes),
         waiting_packets: of(|state| state.backlog.packets),
         dropped_packets: of(|state| state.dropped_packets),
+        plugins: plugins.collect(),
     }
 }
 
@@ -320,6 +365,7 @@ fn rsvp_view(counts: &Counts, lost: u64) -> RsvpView {
         sent: counts.sent,
         expired: counts.expired,
         admission_refused: counts.admission_refused,
+        plugins_refused: counts.plugins_refused,
         lost,
     }
 }
@@ -341,7 +387,12 @@ mod tests {
             rate: "8 Mb/s".to_owned(),
             bucket_bytes: None,
             lifetime: None,
+            plugins: Vec::new(),
         }
+    }
+
+    fn plugin(class: &str) -> FlowPluginBody {
+        FlowPluginBody { class: class.to_owned(), configuration: String::new() }
     }
 
     #[test]
@@ -356,6 +407,7 @@ mod tests {
             (ReserveBody { rate: "fast".into(), ..body() }, "rate"),
             (ReserveBody { lifetime: Some("long".into()), ..body() }, "lifetime"),
             (ReserveBody { via: Some("there".into()), ..body() }, "via"),
+            (ReserveBody { plugins: vec![plugin("a b")], ..body() }, "plugins"),
         ];
         for (body, key) in bad {
             let why = request(&body, None).expect_err(key);

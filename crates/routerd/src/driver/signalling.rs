@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use nilometer_queue::{RESERVED_QUEUES_MAX, ReservedState};
 use nilometer_reservation::process::{NextHop, Routing, Settings};
@@ -19,6 +20,7 @@ use nilometer_wire::Time;
 
 use super::super::control::messages::Level;
 use super::Driver;
+use super::plugin_orders::{PluginOrder, PluginOrders};
 use crate::recording::Command;
 use crate::reservations::{EnteredFlow, EnteredReservation, exchange};
 
@@ -26,6 +28,10 @@ use crate::reservations::{EnteredFlow, EnteredReservation, exchange};
 pub(super) struct Signalling {
     process: RsvpProcess,
     entered: BTreeMap<ReservationId, (Reservation, EnteredReservation)>,
+    /// Who binds plugins to flows; nobody does where that is absent.
+    plugin_orders: Option<Arc<PluginOrders>>,
+    /// The plugin instances that are bound to flows.
+    bound: BTreeMap<ReservationId, Vec<String>>,
 }
 
 /// A reservation, and what its queue is doing.
@@ -38,6 +44,13 @@ pub struct Reserved {
     pub is_pinned: bool,
     /// Its queue.
     pub state: Option<ReservedState>,
+    /// The plugin instances that its packets meet, by their names.
+    pub instances: Vec<String>,
+}
+
+/// Whether the packets of both meet the same plugins.
+fn meets_same(one: &Reservation, other: &Reservation) -> bool {
+    one.plugins == other.plugins && one.flows == other.flows && one.inputs == other.inputs
 }
 
 /// The routing table in force.
@@ -54,7 +67,35 @@ impl Driver {
     /// Lets flows reserve bandwidth from now on, by the API, and by RSVP where the router's signalling is on.
     pub fn set_reservations(&mut self, settings: Settings) {
         let process = RsvpProcess::new(settings);
-        self.signalling = Some(Box::new(Signalling { process, entered: BTreeMap::new() }));
+        self.signalling = Some(Box::new(Signalling {
+            process,
+            entered: BTreeMap::new(),
+            plugin_orders: None,
+            bound: BTreeMap::new(),
+        }));
+    }
+
+    /// Orders that plugins be bound to reserved flows, from now on.
+    pub fn set_plugin_orders(&mut self, orders: Arc<PluginOrders>) {
+        if let Some(signalling) = &mut self.signalling {
+            signalling.plugin_orders = Some(orders);
+        }
+    }
+
+    /// Whether this reservation is in force with the same flow and plugins.
+    pub fn wants_plugins(&self, of: &Reservation) -> bool {
+        let entered = self.signalling.as_ref().and_then(|it| it.entered.get(&of.id));
+        of.plugins.is_some() && entered.is_some_and(|(reservation, _)| meets_same(reservation, of))
+    }
+
+    /// These plugin instances are bound to the flow of a reservation now.
+    pub fn note_bound(&mut self, id: ReservationId, instances: Vec<String>) {
+        if let Some(signalling) = &mut self.signalling {
+            match instances.is_empty() {
+                true => signalling.bound.remove(&id),
+                false => signalling.bound.insert(id, instances),
+            };
+        }
     }
 
     /// Speaks to the RSVP process and carries out what it orders; nothing where there is none.
@@ -82,6 +123,7 @@ impl Driver {
                 queue: entered.queue,
                 is_pinned: entered.pinned.is_some(),
                 state: queues.state(entered.queue.into()),
+                instances: signalling.bound.get(&reservation.id).cloned().unwrap_or_default(),
             }
         };
         let mut all: Vec<Reserved> = signalling.entered.values().map(of).collect();
@@ -162,8 +204,9 @@ impl Driver {
         while let Some(order) = signalling.process.poll_command() {
             match order {
                 Order::Remove(id) => {
-                    let old = signalling.entered.remove(&id);
-                    self.exchange_reservation(old.map(|(_, entered)| entered), None);
+                    let (old, entered) = signalling.entered.remove(&id).unzip();
+                    self.exchange_reservation(entered, None);
+                    self.order_plugins(signalling, old.as_ref(), None);
                 }
                 Order::Install(reservation) => self.install(signalling, reservation),
             }
@@ -177,15 +220,21 @@ impl Driver {
             });
         }
         while let Some(upcall) = signalling.process.poll_upcall() {
-            if let Upcall::Refused { session, why } = upcall {
-                let to = session.destination;
-                self.say(Level::Info, format!("a reservation for {to} is refused: {why}"));
-            }
+            let said = match upcall {
+                Upcall::Refused { session, why } => {
+                    format!("a reservation for {} is refused: {why}", session.destination)
+                }
+                Upcall::PluginsRefused { session, why } => {
+                    format!("plugins of a flow to {} are refused: {why}", session.destination)
+                }
+                _ => continue,
+            };
+            self.say(Level::Info, said);
         }
     }
 
     fn install(&mut self, signalling: &mut Signalling, reservation: Reservation) {
-        let old = signalling.entered.remove(&reservation.id).map(|(_, entered)| entered);
+        let (before, old) = signalling.entered.remove(&reservation.id).unzip();
         let entered = signalling.entered.values().map(|(_, entered)| entered);
         let queues: BTreeSet<u16> = entered.clone().map(|entered| entered.queue).collect();
         let rules: BTreeSet<u32> =
@@ -199,6 +248,7 @@ impl Driver {
         let Some(queue) = queue.filter(|_| flows.len() == reservation.flows.len()) else {
             let why = "there are as many queues or filters as there may be";
             self.exchange_reservation(old, None);
+            self.order_plugins(signalling, before.as_ref(), None);
             return self.say(Level::Warning, format!("a reservation is not in force: {why}"));
         };
         let small = |port: &u32| u16::try_from(*port).ok();
@@ -212,7 +262,38 @@ impl Driver {
             pinned: self.pinned(&reservation),
         };
         self.exchange_reservation(old, Some(new.clone()));
+        self.order_plugins(signalling, before.as_ref(), Some(&reservation));
         signalling.entered.insert(reservation.id, (reservation, new));
+    }
+
+    /// Orders that the plugins of a reservation be bound, changed or taken away, where that follows.
+    fn order_plugins(
+        &self,
+        signalling: &mut Signalling,
+        old: Option<&Reservation>,
+        new: Option<&Reservation>,
+    ) {
+        let Some(id) = old.or(new).map(|reservation| reservation.id) else { return };
+        let has_plugins = |one: &&Reservation| one.plugins.is_some();
+        let (old, new) = (old.filter(has_plugins), new.filter(has_plugins));
+        let is_same = match (old, new) {
+            (Some(old), Some(new)) => meets_same(old, new),
+            (None, None) => true,
+            _ => false,
+        };
+        if is_same {
+            return;
+        }
+        match &signalling.plugin_orders {
+            Some(orders) => orders.order(PluginOrder { id, reservation: new.cloned() }),
+            None if new.is_some() => {
+                let now = self.now();
+                signalling.process.refuse_plugins(now, id);
+                let why = "the router has no control processor that binds them";
+                self.say(Level::Warning, format!("plugins of a flow are refused: {why}"));
+            }
+            None => {}
+        }
     }
 
     fn exchange_reservation(
