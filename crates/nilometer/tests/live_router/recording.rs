@@ -1,7 +1,7 @@
 //! A router that is recorded while it forwards does the same again in virtual time, decision by decision.
 
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,9 +11,16 @@ use nilometer_files::document::guard_output;
 use nilometer_linux::namespace::Namespace;
 use nilometer_loader::Store;
 use nilometer_loader::keys::SecretKey;
+use nilometer_reservation::Arrival;
+use nilometer_reservation::message::{
+    AdSpec, FlowPlugins, FlowSetup, FlowSpec, Hop as PreviousHop, Message, NamedPlugin, Sender,
+    Session, Tspec,
+};
+use nilometer_reservation::process::{NextHop, Routing};
 use nilometer_router::{Hop, Member, Point};
 use nilometer_routerd::assemble::Options;
 use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::control::Control;
 use nilometer_routerd::control::command_channel::CommandChannel;
 use nilometer_routerd::control::plugins::{MessageBody, PluginBody};
 use nilometer_routerd::control::view::{FabricBody, RateBody};
@@ -102,7 +109,7 @@ fn recorded(
     let options = Options { allow_foreign: false, recording };
     let running = Running::start_with(Some(&hub.router), config.clone(), options)?;
     running.wait_until_up()?;
-    let commands = CommandChannel::new(&running, &config)?;
+    let control = Control::start(&running, &config)?;
     let socket = hub.sender.enter(|| {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         socket.set_tos_v4(2)?; // ECN-capable: ECT(0)
@@ -122,10 +129,11 @@ fn recorded(
         thread::sleep(Duration::from_micros(500));
         rounds += 1;
         if rounds % 20 == 0 {
-            meanwhile(&running, &commands, rounds / 20);
+            meanwhile(&running, &control.commands, rounds / 20);
         }
     }
     thread::sleep(Duration::from_millis(300));
+    drop(control);
     running.stop()?;
     Ok(())
 }
@@ -369,6 +377,83 @@ fn plugins_that_come_and_go_are_replayed() {
     let done = replayed(&path, None);
     same("plugins", &done);
     assert!(done.drops >= 5_000, "{done:?}");
+    let other = replayed(&path, Some(4));
+    assert!(other.differences > 0, "what is lost by chance depends on the seed: {other:?}");
+}
+
+/// All is behind the router's port `number`.
+struct Behind(u32, IpAddr);
+
+impl Routing for Behind {
+    fn route_query(&self, _: IpAddr, to: &mut Vec<NextHop>) {
+        to.push(NextHop { port: self.0, address: self.1 });
+    }
+}
+
+/// A host's word that its flow to the first receiver be set up with these plugins, or none.
+fn flow_setup(plugins: &[(&str, &str)]) -> Vec<u8> {
+    let named = plugins.iter().map(|(class, configuration)| NamedPlugin {
+        class: (*class).to_owned(),
+        configuration: (*configuration).to_owned(),
+    });
+    Message::FlowSetup(FlowSetup {
+        session: Session { destination: receiver(1).into(), protocol: 17, port: PORT },
+        hop: PreviousHop { address: SENDER.into(), handle: 0 },
+        refresh_ms: 30_000,
+        route: None,
+        sender: Sender { source: SENDER.into(), port: 0 },
+        flowspec: FlowSpec::controlled_load(Tspec::new(1e6, 3_000.0)),
+        adspec: AdSpec::NEW,
+        plugins: FlowPlugins::new(named.collect()).ok(),
+    })
+    .write(63)
+}
+
+#[test]
+fn plugins_that_signalling_names_are_replayed() {
+    if !privileged("a recorded router with plugins that signalling names") {
+        return;
+    }
+    let room = Room::new("recorded-signalled");
+    let path = room.path("signalled.nilrec");
+    let (store, key) = (Store::new(&room.path("store")), SecretKey::new([5; 32]));
+    store.trust_key(&key.public()).expect("written");
+    let install = |number| store.install(&every(number).signed(&key).1, None, false);
+    install(1).expect("installed");
+    let head = format!(
+        "[control]\nplugin_directory = {:?}\n\
+         [reservations]\nrsvp = true\nplugins = [\"loss\", \"every\"]\n",
+        room.path("store")
+    );
+    let text = described(3, &head, |_| String::new());
+    let mut bound = 0;
+    recorded(&text, 3, 18, &path, |running, commands, round| {
+        let message = match round % 6 {
+            0 => flow_setup(&[("every", ""), ("loss", "rate=0.2")]),
+            2 => flow_setup(&[("loss", "rate=0.05")]),
+            4 => flow_setup(&[]),
+            _ => {
+                let plugins = commands.plugins().expect("it answers").plugins;
+                return bound += plugins.iter().filter(|plugin| plugin.packets > 0).count();
+            }
+        };
+        let heard = running.remote.call(move |driver| {
+            driver.with_reservations(|process, now, _| {
+                let arrival = Arrival { port: 0, source: SENDER.into(), ttl: 63 };
+                let onward = Behind(1, receiver(1).into());
+                process.handle_message(now, &arrival, &message, &onward);
+                process.counts().effective
+            })
+        });
+        assert!(heard.expect("it answers").is_some_and(|effective| effective > 0));
+    })
+    .expect("it is recorded");
+    assert!(bound > 10, "{bound}");
+    // What is installed after that is not what was recorded.
+    install(2).expect("installed");
+    let done = replayed(&path, None);
+    same("plugins that signalling names", &done);
+    assert!(done.drops >= 1_000, "{done:?}");
     let other = replayed(&path, Some(4));
     assert!(other.differences > 0, "what is lost by chance depends on the seed: {other:?}");
 }

@@ -82,6 +82,10 @@ enum CtlCommand {
         /// source=ADDRESS source_port=N input=PORT via=NEIGHBOUR bucket_bytes=N lifetime=60s.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
+        /// A plugin that the flow's packets meet, once for each in their order, as `policer` or
+        /// `mark@0.1.0 dscp=10`: its class, and its configuration behind a space.
+        #[arg(long = "plugin", value_name = "CLASS CONFIGURATION")]
+        plugins: Vec<String>,
     },
     /// Let a reservation live on.
     Refresh {
@@ -267,7 +271,7 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Routes { command } => command.question(),
         CtlCommand::Plugin { command } => command.question(),
         CtlCommand::Reservations => Ok(reservations::list()),
-        CtlCommand::Reserve { keys } => reservations::reserve(keys),
+        CtlCommand::Reserve { keys, plugins } => reservations::reserve(keys, plugins),
         CtlCommand::Refresh { id } => Ok(reservations::of(Method::PUT, *id)),
         CtlCommand::Release { id } => Ok(reservations::of(Method::DELETE, *id)),
         CtlCommand::Stress { command } => stress(command),

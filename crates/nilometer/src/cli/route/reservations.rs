@@ -1,6 +1,6 @@
 //! `nilometer route ctl reservations`, `reserve`, `refresh` and `release`: bandwidth of a running router.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -14,14 +14,28 @@ pub fn list() -> Question {
     Question::get(PATH, text)
 }
 
-/// A new one.
+/// A new one, whose packets meet these plugins, each written as its class and its configuration.
 ///
 /// # Errors
-/// When a word is no `KEY=VALUE`.
-pub fn reserve(keys: &[String]) -> Result<Question> {
+/// When a word is no `KEY=VALUE`, or a plugin has no class.
+pub fn reserve(keys: &[String], plugins: &[String]) -> Result<Question> {
     let texts = ["holder", "destination", "source", "protocol", "input", "via", "rate", "lifetime"];
-    let asked = Question::change(Method::POST, PATH, Some(object(keys, &texts)?));
+    let mut body = object(keys, &texts)?;
+    if !plugins.is_empty() {
+        let plugins = plugins.iter().map(|text| plugin(text));
+        body["plugins"] = plugins.collect::<Result<Vec<Value>>>()?.into();
+    }
+    let asked = Question::change(Method::POST, PATH, Some(body));
     Ok(Question { show: made, ..asked })
+}
+
+fn plugin(text: &str) -> Result<Value> {
+    let text = text.trim();
+    let (class, configuration) = text.split_once(' ').unwrap_or((text, ""));
+    if class.is_empty() {
+        bail!("--plugin: give a class, and its configuration behind a space");
+    }
+    Ok(json!({ "class": class, "configuration": configuration.trim() }))
 }
 
 /// A change of one.
@@ -36,8 +50,8 @@ fn made(value: &Value) -> String {
 
 /// The reservations as a table, and below them what is booked at each port.
 fn text(value: &Value) -> String {
-    const HEADINGS: [&str; 10] =
-        ["ID", "KIND", "FLOW", "IN", "OUT", "VIA", "RATE", "ENDS IN", "SENT", "DROPPED"];
+    const HEADINGS: [&str; 11] =
+        ["ID", "KIND", "FLOW", "IN", "OUT", "VIA", "RATE", "ENDS IN", "SENT", "DROPPED", "PLUGINS"];
     const PORTS: [&str; 4] = ["PORT", "RESERVABLE", "IN", "OUT"];
     let list = |key: &str| value[key].as_array().cloned().unwrap_or_default();
     let rows = list("reservations").into_iter().map(|one| {
@@ -56,6 +70,7 @@ fn text(value: &Value) -> String {
         let counts = [rate(&one["rate_bps"]), ends, cell("sent_bytes"), cell("dropped_packets")];
         let mut row = vec![cell("id"), kind, flow, inputs, cell("output"), via];
         row.extend(counts);
+        row.push(named(&one["plugins"]));
         row
     });
     let ports = list("ports").into_iter().map(|one| {
@@ -66,6 +81,16 @@ fn text(value: &Value) -> String {
     });
     let reservations = shown::table(&HEADINGS, rows.collect());
     format!("{reservations}\n{}", shown::table(&PORTS, ports.collect()))
+}
+
+/// The classes of plugins, and which of them are not bound yet.
+fn named(plugins: &Value) -> String {
+    let plugin = |plugin: &Value| {
+        let awaited = if plugin["instance"].is_null() { " (awaited)" } else { "" };
+        format!("{}{awaited}", shown::cell(&plugin["class"]))
+    };
+    let all: Vec<String> = plugins.as_array().into_iter().flatten().map(plugin).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
 fn rate(value: &Value) -> String {

@@ -24,7 +24,7 @@ use crate::module::Module;
 const ROUNDS: u16 = 100;
 /// Flows, of which the second is the plugin's.
 const FLOWS: usize = 3;
-const BOUND: usize = 1;
+pub(super) const BOUND: usize = 1;
 /// Between two packets of a flow.
 const BETWEEN: Duration = Duration::from_micros(250);
 /// From a request that names an artefact which is here to the first packet that its plugin processes.
@@ -43,19 +43,19 @@ fn artefact(number: u16, key: &SecretKey) -> (Manifest, Vec<u8>) {
 }
 
 /// A code server, and who signs what it has.
-struct Publisher {
+pub(super) struct Publisher {
     directory: PathBuf,
     index: Index,
-    key: SecretKey,
-    url: String,
+    pub(super) key: SecretKey,
+    pub(super) url: String,
     /// Requested artefacts.
-    asked: Arc<AtomicU64>,
+    pub(super) asked: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     server: JoinHandle<()>,
 }
 
 impl Publisher {
-    fn start(room: &Room) -> Publisher {
+    pub(super) fn start(room: &Room) -> Publisher {
         let directory = room.path("published");
         std::fs::create_dir_all(&directory).expect("a folder");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -74,7 +74,7 @@ impl Publisher {
     }
 
     /// Publishes the module of a number; the file.
-    fn publish(&mut self, number: u16) -> PathBuf {
+    pub(super) fn publish(&mut self, number: u16) -> PathBuf {
         let (manifest, artefact) = artefact(number, &self.key);
         let (file, bytes) = (manifest.file_name(), artefact.len() as u64);
         let path = self.directory.join(&file);
@@ -86,7 +86,7 @@ impl Publisher {
         path
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.server.join().expect("no panic");
     }
@@ -126,16 +126,16 @@ fn pass_one(near: &UdpSocket, far: &UdpSocket) {
 }
 
 /// Flows whose packets are numbered.
-struct Flows {
+pub(super) struct Flows {
     came: Vec<Arc<Mutex<Came>>>,
-    ports: Vec<u16>,
+    pub(super) ports: Vec<u16>,
     stop: Arc<AtomicBool>,
     sender: JoinHandle<u32>,
     receivers: Vec<JoinHandle<()>>,
 }
 
 impl Flows {
-    fn start(site: &Site) -> Flows {
+    pub(super) fn start(site: &Site) -> Flows {
         let stop = Arc::new(AtomicBool::new(false));
         let (mut came, mut ports, mut near, mut receivers) = (vec![], vec![], vec![], vec![]);
         for _ in 0..FLOWS {
@@ -184,7 +184,7 @@ impl Flows {
     }
 
     /// When the first packet came that has this number, since another had.
-    fn first_with(&self, number: u16) -> Instant {
+    pub(super) fn first_with(&self, number: u16) -> Instant {
         let began = Instant::now();
         loop {
             if let Some((_, first)) = self.of(BOUND).runs.last().filter(|last| last.0 == number) {
@@ -196,7 +196,7 @@ impl Flows {
     }
 
     /// Ends them; nothing was lost or came in another order. The numbers in the packets of the bound flow.
-    fn end(self) -> Vec<u16> {
+    pub(super) fn end(self) -> Vec<u16> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("no panic");
         self.receivers.into_iter().for_each(|receiver| receiver.join().expect("no panic"));

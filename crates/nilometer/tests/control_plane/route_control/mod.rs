@@ -10,6 +10,7 @@ mod plugins;
 mod refusals;
 mod reservations;
 mod reservations_in_a_row;
+mod signalled_plugins;
 mod site;
 mod strangers;
 

@@ -11,7 +11,7 @@ use nilometer_linux::namespace::Namespace;
 use nilometer_reservation::message::{FlowDescriptor, FlowSpec, Sender, Session, Style, Tspec};
 use nilometer_reservation::process::{Interface, NextHop, Routing, Settings};
 use nilometer_reservation::{Arrival, RsvpProcess, Upcall, packet};
-use nilometer_wire::{Rate, Time};
+use nilometer_wire::{Rate, Span, Time};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -169,12 +169,18 @@ impl Routing for Gateway {
 
 impl Host {
     pub(super) fn new(own: IpAddr) -> std::io::Result<Host> {
+        Host::refreshing(own, Span::from_secs(30))
+    }
+
+    /// One with this refresh period.
+    pub(super) fn refreshing(own: IpAddr, refresh: Span) -> std::io::Result<Host> {
         let receiver = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)))?;
         receiver.set_read_timeout(Some(Duration::from_millis(5)))?;
         // IPPROTO_RAW: the packet comes with its header.
         let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)))?;
         let interface = Interface::new([own], Rate::from_megabits(1_000));
-        let process = RsvpProcess::new(Settings::new(vec![interface], 3));
+        let settings = Settings { refresh, ..Settings::new(vec![interface], 3) };
+        let process = RsvpProcess::new(settings);
         Ok(Host { process, receiver, sender, began: Instant::now() })
     }
 
@@ -195,11 +201,16 @@ impl Host {
             self.process.handle_message(now, &arrival, message, gateway);
         }
         self.process.handle_timeout(self.now());
+        self.send();
+        std::iter::from_fn(|| self.process.poll_upcall()).collect()
+    }
+
+    /// Sends what is to be sent.
+    pub(super) fn send(&mut self) {
         while let Some(sent) = self.process.poll_transmit() {
             let to = SockAddr::from(SocketAddr::new(sent.envelope.destination, 0));
             self.sender.send_to(&sent.packet(), &to).expect("sent");
         }
-        std::iter::from_fn(|| self.process.poll_upcall()).collect()
     }
 }
 
