@@ -165,14 +165,15 @@ mod tests {
     #[test]
     fn slow_bindings_are_few_and_hold_up_no_removal() {
         let orders = PluginOrders::default();
-        (0..10).for_each(|number| orders.order(bind(number)));
+        (10..20).for_each(|number| orders.order(bind(number)));
         let taken: Vec<_> = (0..BOUND_AT_ONCE).map(|_| orders.next().expect("one")).collect();
         assert_eq!(orders.lock().ready(), None, "no more at once");
-        orders.order(unbind(3));
+        orders.order(unbind(13));
+        orders.order(bind(1));
         assert_eq!(orders.lock().ready(), None, "it is being bound");
         orders.done(&taken[3], true);
-        assert_eq!(orders.lock().ready(), Some(ReservationId(3)), "before others are bound");
-        (0..10).for_each(|number| orders.order(unbind(number)));
+        assert_eq!(orders.lock().ready(), Some(ReservationId(13)), "before others are bound");
+        (1..20).for_each(|number| orders.order(unbind(number)));
         assert_eq!(waiting(&orders), BOUND_AT_ONCE, "those that nobody took are gone");
     }
 }
