@@ -107,6 +107,13 @@ struct Played {
     late_ns: [u64; 2],
 }
 
+impl Played {
+    /// By how much a step may seem late: so many milliseconds, and what a busy machine held up its engines, ns.
+    fn late_by(&self, milliseconds: u64) -> u64 {
+        milliseconds * MS + self.late_ns.iter().sum::<u64>()
+    }
+}
+
 /// Plays `plan` for so long at most; `seen` is called before what is open is let go.
 fn play(
     plan: &[PlannedConnection],
@@ -215,11 +222,9 @@ fn observed(test: &str, scripts: &[Script], length_ms: u64) -> Option<(Vec<Conne
     Some((found, played))
 }
 
-/// Holds the steps that were seen against a script's: the same, with pauses that may be `late_ms` longer.
-///
-/// A stamp is taken after the clock was read, on a busy machine by milliseconds: then this step looks late and
-/// the pause after it short. So a pause may lack half a millisecond, and by how much the step before it was late.
-fn assert_as_scripted(script: &Script, seen: &Connection, late_ms: u64) {
+/// Compares the steps that were seen with a script's: the same, with pauses that may be `late_ns` longer. A stamp is taken after
+/// the clock was read, so that a pause lacks up to half a millisecond, and by how much the step before it seems late.
+fn assert_as_scripted(script: &Script, seen: &Connection, late_ns: u64) {
     assert_eq!(seen.steps.len(), script.steps.len(), "{seen:#?}");
     let mut previous_late_ns = 0;
     for (number, (made, asked)) in seen.steps.iter().zip(&script.steps).enumerate() {
@@ -227,7 +232,7 @@ fn assert_as_scripted(script: &Script, seen: &Connection, late_ms: u64) {
         assert_eq!((made.by, made.awaits), (asked.by, asked.awaits), "{context}");
         let least = asked.pause_ns.saturating_sub(MS / 2 + previous_late_ns);
         previous_late_ns = made.pause_ns.saturating_sub(asked.pause_ns);
-        assert!((least..=asked.pause_ns + late_ms * MS).contains(&made.pause_ns), "{context}");
+        assert!((least..=asked.pause_ns + late_ns).contains(&made.pause_ns), "{context}");
         match (made.act, asked.act) {
             (
                 Act::Send { bytes, segments, took_ns },
@@ -306,7 +311,7 @@ fn a_connection_looks_as_its_script_says() {
     let scripts = [two_exchanges(), server_first(), half_closed()];
     let Some((found, played)) = observed("scripted connections", &scripts, 1_500) else { return };
     for (script, seen) in scripts.iter().zip(&found) {
-        assert_as_scripted(script, seen, 5);
+        assert_as_scripted(script, seen, played.late_by(5));
         assert!(!seen.is_concurrent);
     }
     for (script, execution) in scripts.iter().zip(&played.executions) {
@@ -324,7 +329,7 @@ fn either_end_resets_where_its_script_does() {
     let scripts = [reset_by(Client), reset_by(Server)];
     let Some((found, played)) = observed("resets", &scripts, 800) else { return };
     for (script, seen) in scripts.iter().zip(&found) {
-        assert_as_scripted(script, seen, 5);
+        assert_as_scripted(script, seen, played.late_by(5));
     }
     assert_eq!(outcomes(&played.executions), BTreeMap::from([("Completed".to_owned(), 2)]));
     assert_eq!((played.served.completed, played.served.broken), (2, 0));
@@ -358,7 +363,7 @@ fn small_segments_keep_their_times_and_a_bulk_its_rate() {
     ])];
     let Some((found, played)) = observed("paced traffic", &scripts, 2_000) else { return };
     // When TCP has sent the last of a bulk is looked at every now and then.
-    assert_as_scripted(&scripts[0], &found[0], 10);
+    assert_as_scripted(&scripts[0], &found[0], played.late_by(10));
     assert_eq!(found[0].of(Client).data_packets, 10);
     assert_eq!(played.executions[0].outcome, Outcome::Completed);
 }
@@ -377,7 +382,7 @@ fn ends_that_await_nothing_go_by_their_clocks() {
     for (number, step) in found[0].steps.iter().enumerate() {
         // What a step heard before it, without having waited for it, was 20 ms ago.
         let least = if number == 0 { 10 * MS } else { 20 * MS };
-        let since = least - 2 * MS..least + 5 * MS;
+        let since = least.saturating_sub(played.late_by(2))..least + played.late_by(5);
         assert!(since.contains(&step.pause_ns), "{number}: {:#?}", found[0].steps);
     }
     assert_eq!(played.executions[0].outcome, Outcome::Completed);
@@ -390,9 +395,9 @@ fn what_is_open_at_the_end_says_nothing_more() {
     let half = seen(vec![send(Client, 0, 5, 100), act(Client, 0, 5, Act::Fin)]);
     let scripts = [open, late, half];
     let Some((found, played)) = observed("connections left open", &scripts, 300) else { return };
-    assert_as_scripted(&scripts[0], &found[0], 5);
+    assert_as_scripted(&scripts[0], &found[0], played.late_by(5));
     assert_eq!(found[1].steps.len(), 1);
-    assert_as_scripted(&scripts[2], &found[2], 5);
+    assert_as_scripted(&scripts[2], &found[2], played.late_by(5));
     let ends: Vec<_> = played.executions.iter().map(|execution| execution.outcome).collect();
     assert_eq!(ends, [Outcome::Completed, Outcome::Unfinished, Outcome::Completed]);
     assert_eq!((played.served.completed, played.served.unfinished), (2, 1));
