@@ -270,7 +270,7 @@ fn a_port_that_floods_harms_no_other() {
     let both = format!("{ROUTER}{THIRD}");
     // At times the host of this machine holds it up unseen, and the generator with it. Not in three trials in a row.
     let are_losses_explained = |outcome: &Outcome| {
-        tell(outcome, pps);
+        print_losses(outcome, pps);
         outcome.lost_by_router() <= outcome.came_in_stalls(pps)
     };
     let Outcome { run, .. } = offered(&both, &[load], are_losses_explained).expect("it is offered");
@@ -282,7 +282,7 @@ fn a_port_that_floods_harms_no_other() {
     assert!((run.sent - run.delivered) * 100 <= run.sent, "{run:?}");
 }
 
-fn tell(outcome: &Outcome, pps: f64) {
+fn print_losses(outcome: &Outcome, pps: f64) {
     let Outcome { run, on_links, stalls } = outcome;
     println!(
         "of {} packets {} were lost: {} at the sink, {on_links} on links, {} at the router (at most {} \

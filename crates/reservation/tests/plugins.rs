@@ -188,7 +188,7 @@ fn instances_of_all_reservations_have_a_limit() {
 }
 
 #[test]
-fn a_process_allows_no_plugin_unless_it_is_told() {
+fn a_process_allows_no_plugin_by_default() {
     let settings = Settings::new(Vec::new(), 1);
     assert!(settings.plugins.is_empty());
 }

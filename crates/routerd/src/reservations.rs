@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use nilometer_queue::Contract;
+use nilometer_reservation::message::plugins::is_class_name;
 use nilometer_reservation::process::FlowFilter;
 use nilometer_router::classifier::{Action, Classified, Inputs, Octet, Ports, Rule, RuleId};
 use nilometer_router::fib::NextHop;
@@ -89,9 +90,7 @@ impl ReservationsSection {
             (Span::from_secs(1)..=Span::from_secs(600)).contains(&refresh),
             "reservations.refresh is {refresh}; give 1 s to 10 min"
         );
-        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let is_class = |name: &&String| !name.is_empty() && name.bytes().all(is_letter);
-        match self.plugins.iter().find(|name| !is_class(name)) {
+        match self.plugins.iter().find(|name| !is_class_name(name)) {
             Some(wrong) => {
                 bail!("reservations.plugins: {wrong:?} is no class; give names without versions")
             }

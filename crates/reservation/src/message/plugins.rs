@@ -155,20 +155,23 @@ fn text(contents: &mut Contents<'_>, bytes: u8) -> Result<String, Malformed> {
     text.text().ok_or_else(|| contents.value("a text that is not UTF-8"))
 }
 
-/// Letters of names (`policer`, `wave-video`), and of versions behind `@` (`0.1.0-rc.1`).
+/// Whether a class may have this name, without a version: letters, digits and hyphens, as `wave-video`.
+pub fn is_class_name(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=CLASS_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_letter)
+}
+
+/// A name, and perhaps a version after `@` (`policer`, `mark@0.1.0-rc.1`).
 fn is_class(class: &str) -> bool {
     let (name, version) = match class.split_once('@') {
         None => (class, None),
         Some((name, version)) => (name, Some(version)),
     };
-    let is_name = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
     let is_version = |text: &str| {
         let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
         !text.is_empty() && text.bytes().all(is_of_it)
     };
-    class.len() <= CLASS_BYTES_MAX && is_name(name) && version.is_none_or(is_version)
+    is_class_name(name) && class.len() <= CLASS_BYTES_MAX && version.is_none_or(is_version)
 }
 
 fn is_configuration(text: &str) -> bool {

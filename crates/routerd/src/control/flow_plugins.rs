@@ -47,14 +47,14 @@ struct Made {
     filter: FilterSection,
 }
 
-/// What was taken out or not taken in, to be taken apart by a thread that does not forward.
+/// Instances that were removed or not entered, to be dropped by a thread that does not forward.
 type Remains = Vec<Box<dyn Instance>>;
 
-/// Who carries out the orders of the forwarding thread, as long as this value is kept.
+/// Carries out the orders of the forwarding thread until it is dropped.
 pub(super) struct FlowBinder(Arc<PluginOrders>);
 
 impl FlowBinder {
-    /// Begins to.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the process has no threads left, or the router has stopped.

@@ -220,7 +220,7 @@ pub(super) fn enter_plugin(
     done.map_err(refused)
 }
 
-/// Takes an instance out, records it, and hands it over to be taken apart by who does not forward.
+/// Takes an instance out, records it, and returns it, to be dropped by a thread that does not forward.
 ///
 /// # Errors
 /// 404 for no such instance, 409 where filters name it.

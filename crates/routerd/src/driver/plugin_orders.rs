@@ -1,7 +1,7 @@
 //! Orders to bind plugins to reserved flows: given by the forwarding thread, carried out by others that may wait.
 //!
 //! Of each reservation the latest order counts, so there are never more than there are reservations. Orders to unbind
-//! go first and wait for nobody; so many flows are bound at once as [`BOUND_AT_ONCE`] says, since a class may have to be
+//! go first and do not wait; as many flows are bound at once as [`BOUND_AT_ONCE`] says, since a class may have to be
 //! fetched, and one reservation is in the hands of one thread at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,8 +58,8 @@ impl PluginOrders {
         self.changed.notify_all();
     }
 
-    /// Waits for the next order that can be carried out; none when there will be no more. Whoever takes one calls
-    /// [`PluginOrders::done`].
+    /// Waits for the next order that can be carried out; none when there will be no more. The caller reports
+    /// the end by [`PluginOrders::done`].
     pub fn next(&self) -> Option<PluginOrder> {
         let mut orders = self.lock();
         loop {
@@ -88,7 +88,7 @@ impl PluginOrders {
         self.changed.notify_all();
     }
 
-    /// Nobody carries out orders any more.
+    /// No more orders are carried out.
     pub fn end(&self) {
         let mut orders = self.lock();
         orders.is_over = true;
@@ -144,13 +144,13 @@ mod tests {
         assert_eq!(waiting(&orders), 0, "nothing is bound that could be unbound");
         orders.order(bind(1));
         orders.order(unbind(1));
-        assert_eq!(waiting(&orders), 0, "taken back before anybody took it");
+        assert_eq!(waiting(&orders), 0, "taken back before it was carried out");
         orders.order(bind(1));
         let taken = orders.next().expect("an order");
         assert_eq!(taken, bind(1));
         orders.order(unbind(1));
         orders.order(bind(2));
-        assert_eq!(orders.next(), Some(bind(2)), "the first is in somebody's hands");
+        assert_eq!(orders.next(), Some(bind(2)), "the first is being carried out");
         orders.done(&taken, true);
         assert_eq!(orders.next(), Some(unbind(1)));
         orders.done(&unbind(1), false);

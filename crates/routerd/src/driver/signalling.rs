@@ -28,7 +28,7 @@ use crate::reservations::{EnteredFlow, EnteredReservation, exchange};
 pub(super) struct Signalling {
     process: RsvpProcess,
     entered: BTreeMap<ReservationId, (Reservation, EnteredReservation)>,
-    /// Who binds plugins to flows; nobody does where that is absent.
+    /// Orders for the threads that bind plugins to flows; without them none are bound.
     plugin_orders: Option<Arc<PluginOrders>>,
     /// The plugin instances that are bound to flows.
     bound: BTreeMap<ReservationId, Vec<String>>,

@@ -164,18 +164,18 @@ struct Outcome {
     flows: f64,
     /// Bytes over those that were sent.
     bytes: f64,
-    /// How far from the truth sizes may be (95 %), and whether they are said to be identified.
+    /// The stated distance from the truth (95 %), and whether sizes count as identified.
     spread: f64,
     is_identified: bool,
 }
 
-/// The KS distance that is told of sizes, and whether they are said to be identified.
-fn told(warnings: &[String]) -> (f64, bool) {
+/// The stated KS distance of sizes, and whether they count as identified.
+fn stated(warnings: &[String]) -> (f64, bool) {
     let of_sizes = |one: &&String| one.contains("sizes of files are ");
-    let told = warnings.iter().find(of_sizes).expect("sizes are estimated");
-    let distance = told.split_once("KS ").and_then(|(_, from)| from.split(' ').next());
+    let line = warnings.iter().find(of_sizes).expect("sizes are estimated");
+    let distance = line.split_once("KS ").and_then(|(_, from)| from.split(' ').next());
     let spread = distance.map_or(1.0, |distance| distance.parse().expect("a number"));
-    (spread, !told.contains("not identified"))
+    (spread, !line.contains("not identified"))
 }
 
 fn outcome(seed: u64, (files, interval): (u64, u32), law: &Law) -> Outcome {
@@ -185,7 +185,7 @@ fn outcome(seed: u64, (files, interval): (u64, u32), law: &Law) -> Outcome {
     let sizes = drawn.iter().zip(0..);
     let records = sizes.filter_map(|(size, at)| record(at, *size, law, interval, &mut rng));
     let made = estimate(records.collect(), &options(600.0, DURATION_NS)).expect("a model");
-    let ((spread, is_identified), model) = (told(&made.warnings), made.model);
+    let ((spread, is_identified), model) = (stated(&made.warnings), made.model);
     let mut sorted: Vec<f64> = drawn.iter().map(|size| *size as f64).collect();
     sorted.sort_by(f64::total_cmp);
     let ks = match law.is_whole {
@@ -231,19 +231,19 @@ fn sizes_are_recovered_at_one_in_a_hundred_or_not_identified() {
         assert!(ks <= most, "{}: KS {ks}", law.name);
         for Outcome { ks, flows, spread, .. } in outcomes {
             assert!((flows - 1.0).abs() < 0.03, "x {flows}");
-            assert!(ks <= spread, "KS {ks}, said to be within {spread}");
+            assert!(ks <= spread, "KS {ks}, stated to be within {spread}");
         }
     }
     for interval in [100, 1_000] {
         let Outcome { ks, spread, is_identified, .. } =
             outcome(1, (1_000_000, interval), &TWO_KINDS);
-        assert!(ks <= spread, "KS {ks}, said to be within {spread}");
+        assert!(ks <= spread, "KS {ks}, stated to be within {spread}");
         assert_eq!(is_identified, interval == 100, "1:{interval}: known to within {spread}");
     }
 }
 
 /// Of a hundred seeds each, of inputs in which sizes are told and of such in which they hardly are: how often the truth
-/// lies within the distance that is told.
+/// lies within the stated distance.
 #[test]
 #[ignore = "2,200 models take half an hour: the measure behind row F2.5, by hand"]
 fn distances_hold_the_truth() {
@@ -266,7 +266,8 @@ fn distances_hold_the_truth() {
     }
 }
 
-/// What the specification says: the mean of ten seeds, and how often the truth lies within what is told.
+/// What the specification says: the mean of ten seeds, and how often the truth lies within the stated distance. The reference
+/// is the synthetic original; files of the Web are held to the same.
 #[test]
 #[ignore = "ten seeds of a million flows of eleven laws, a quarter of an hour; run by hand"]
 fn references_in_the_mean_of_ten_seeds() {
@@ -274,14 +275,17 @@ fn references_in_the_mean_of_ten_seeds() {
         for size in REFERENCES {
             let (outcomes, ks) = outcomes(10, size, law);
             let mean = |of: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / 10.0;
+            let flows_off = mean(&|one| (one.flows - 1.0).abs());
             println!(
-                "{}, {size:?}: mean KS {ks:.3}, flows off by {:.3}, bytes by {:.3}, {} identified, {} held",
+                "{}, {size:?}: mean KS {ks:.3}, flows off by {flows_off:.3}, bytes by {:.3}, {} identified, {} held",
                 law.name,
-                mean(&|one| (one.flows - 1.0).abs()),
                 mean(&|one| (one.bytes - 1.0).abs()),
                 outcomes.iter().filter(|one| one.is_identified).count(),
                 outcomes.iter().filter(|one| one.ks <= one.spread).count()
             );
+            if [SYNTHETIC.name, WEB.name].contains(&law.name) {
+                assert!(ks <= 0.05 && flows_off <= 0.03, "{}, {size:?}: KS {ks}", law.name);
+            }
         }
     }
 }
