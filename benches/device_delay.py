@@ -3,8 +3,8 @@
 
 For each device that is installed, each size and each rate: `stream run`, in turns with the same stream over the bare wire.
 A trial that is not valid is repeated up to three times, and marked where it never was. Writes OUT/delays.json and OUT/delays.html,
-one page with a table for each size. Open vSwitch (its userspace datapath) and DPDK's testpmd (on AF_PACKET) are started in a
-namespace between two veths, and any other device is named by --external NAME:CLIENT_INTERFACE:SERVER_INTERFACE.
+one page with a table for each size. Devices that are not installed are named and left out, and any other device is given by
+--external NAME:CLIENT_INTERFACE:SERVER_INTERFACE.
 
     sudo benches/device_delay.py NILOMETER OUT [--dut linux,nftables,frr,bridge,nilometer,ovs,testpmd] [--pps 10000,40000,150000]
         [--frame-bytes 64,512,1518] [--seconds 2] [--external ovs:tg0:tg1]
@@ -15,7 +15,6 @@ delays that its stamps say are held against those of packets.parquet, packet by 
 """
 
 import argparse
-import contextlib
 import html
 import json
 import os
@@ -36,7 +35,6 @@ NEEDS = {
     "testpmd": ("dpdk-testpmd", "dpdk-dev"),
 }
 INTERFACES = ["--client-interface", "tgc", "--server-interface", "tgs"]
-OVS_SCHEMAS = [pathlib.Path(os.environ.get("OVS_PKGDATADIR", "/usr/share/openvswitch")) / "vswitch.ovsschema"]
 
 
 def stream(command, words):
@@ -47,11 +45,11 @@ def stream(command, words):
     return json.loads(done.stdout)
 
 
-def point(args, play, device, size, pps):
+def point(args, device, size, pps):
     """One device at one size and rate, repeated until it is valid."""
     for tries in range(1, TRIES + 1):
         words = [*device, "--frame-bytes", str(size), "--pps", str(pps), "--seconds", str(args.seconds)]
-        result = play(words)
+        result = stream([args.nilometer], words)
         if result["valid"]:
             break
     keys = {"delay_ns": result["delay_ns"], "valid": result["valid"], "why": result["why"], "warnings": result["warnings"]}
@@ -100,23 +98,17 @@ def page(all_points, args):
 
 
 def survey(args):
-    ours = lambda words: stream([args.nilometer], words)
-    devices = {"wire": (ours, ["--dut", "wire"])}
-    with contextlib.ExitStack() as stack:
-        for name in args.dut:
-            need, package = NEEDS.get(name, (None, None))
-            if need and not (tool(need) or pathlib.Path(need).exists()):
-                print(f"skipped: {name}: needs Debian's {package}")
-            elif name in ("ovs", "testpmd"):
-                bench = stack.enter_context(Prepared())
-                getattr(bench, name)()
-                devices[name] = (lambda words, bench=bench: bench.stream(args.nilometer, words), [])
-            else:
-                devices[name] = (ours, ["--dut", name])
-        for text in args.external:
-            name, client, server = text.split(":")
-            devices[name] = (ours, ["--client-interface", client, "--server-interface", server])
-        points = measured(args, devices)
+    devices = {"wire": ["--dut", "wire"]}
+    for name in args.dut:
+        need, package = NEEDS.get(name, (None, None))
+        if need and not (tool(need) or pathlib.Path(need).exists()):
+            print(f"skipped: {name}: needs Debian's {package}")
+        else:
+            devices[name] = ["--dut", name]
+    for text in args.external:
+        name, client, server = text.split(":")
+        devices[name] = ["--client-interface", client, "--server-interface", server]
+    points = measured(args, devices)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "delays.json").write_text(json.dumps(points, indent=1))
     (args.out / "delays.html").write_text(page(points, args))
@@ -128,8 +120,8 @@ def measured(args, devices):
     points = []
     for size in args.frame_bytes:
         for pps in args.pps:
-            for name, (play, words) in devices.items():
-                one = {"device": name, **point(args, play, words, size, pps)}
+            for name, device in devices.items():
+                one = {"device": name, **point(args, device, size, pps)}
                 points.append(one)
                 delay = one["delay_ns"] or {"p50": 0, "p99": 0}
                 state = "" if one["valid"] else "  not valid: " + "; ".join(one["why"])
@@ -202,42 +194,6 @@ class Prepared:
         run(*self.inside(), "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         for route in wiring["routes"]:
             run("ip", "-n", self.device, "route", "add", route["prefix"], "via", route["via"])
-
-    def ovs(self):
-        """Open vSwitch's userspace datapath between both ports, as a switch that learns."""
-        where = pathlib.Path(self.scratch.name)
-        environment = {**os.environ, "OVS_RUNDIR": str(where), "OVS_LOGDIR": str(where), "OVS_DBDIR": str(where)}
-        schema = next(path for path in OVS_SCHEMAS if path.exists())
-        run(tool("ovsdb-tool"), "create", str(where / "conf.db"), str(schema), env=environment)
-        socket = where / "db.sock"
-        self.start(tool("ovsdb-server"), str(where / "conf.db"), f"--remote=punix:{socket}", "--no-chdir", env=environment)
-        patiently(socket.exists)
-        vsctl = [tool("ovs-vsctl"), f"--db=unix:{socket}", "--timeout=20"]
-        run(*vsctl, "--no-wait", "init", env=environment)
-        self.start(tool("ovs-vswitchd"), f"unix:{socket}", "--no-chdir", env=environment)
-        bridge = ["add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev"]
-        run(*vsctl, *bridge, "--", "add-port", "br", "dc", "--", "add-port", "br", "ds", env=environment)
-
-    def testpmd(self):
-        """DPDK's testpmd, which passes frames between AF_PACKET ports."""
-        ports = [f"--vdev=eth_af_packet{number},iface={name}" for number, name in enumerate(("dc", "ds"))]
-        memory = ["--no-huge", "-m", "256", "--no-pci", "--file-prefix", self.device]
-        self.start(tool("dpdk-testpmd"), *memory, *ports, "--", "--auto-start", "--forward-mode=io", "--no-mlockall", "--total-num-mbufs=16384")
-        time.sleep(3)
-
-    def stream(self, nilometer, words):
-        """A stream through a device that passes frames on as they are."""
-        config = pathlib.Path(self.scratch.name) / "STREAM.toml"
-        config.write_text('dut = "external"\n[external]\nclient_interface = "tgc"\nserver_interface = "tgs"\ntransparent = true\n')
-        return stream(["ip", "netns", "exec", self.host, nilometer], [str(config), *words])
-
-
-def patiently(condition):
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > 20:
-            sys.exit("a device did not start")
-        time.sleep(0.05)
 
 
 def tool(name):

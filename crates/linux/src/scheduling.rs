@@ -16,6 +16,9 @@
 //! meter its share, and an endless loop is out of the class after a look or two. The guard has the highest priority
 //! and sleeps between looks.
 //!
+//! A program of others that forwards, as switches in user space do, may poll without an end, and would not leave the
+//! threads that empty rings their share in the class. It goes ahead of all ordinary threads ([`Timed::favour`]).
+//!
 //! A [`Role::Sender`] of test frames spins on purpose, for the seconds of a trial. Where there is a second processor
 //! it stays in its class, and does not count in the sum.
 //!
@@ -30,6 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, setpriority_process};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{thread_id, thread_time_of};
@@ -40,6 +44,8 @@ pub const PERIOD: Duration = Duration::from_millis(100);
 pub const ALLOWED: f64 = 0.7;
 /// The share of one processor that one of them may use there.
 pub const ONE_ALLOWED: f64 = 0.9;
+/// The nice value of threads that go ahead of all ordinary ones.
+const NICE_LEAST: i32 = -20;
 /// A demoted thread returns once both shares are below this much of what is allowed.
 const RETURN: f64 = 0.7;
 
@@ -201,6 +207,16 @@ impl Timed {
         threads.roles.entry(role).or_insert((true, 0, 0)).0 &=
             is_granted || self.class == Class::Ordinary;
         threads.members.push(Member { thread_id, role, used, waited, class });
+    }
+
+    /// Has a thread, which may be of another process, go ahead of other ordinary ones, where a real-time class was
+    /// requested and is allowed: it gets the least nice value (`setpriority(2)`). One that has ended gets none.
+    pub fn favour(&self, thread_id: i32) {
+        if self.is_allowed
+            && let Some(thread) = Pid::from_raw(thread_id)
+        {
+            let _ = setpriority_process(Some(thread), NICE_LEAST);
+        }
     }
 
     /// Why the system refused the class, if it was requested and refused.

@@ -75,7 +75,8 @@ fn program(name: &str) -> Option<PathBuf> {
 /// A switch between two ports.
 #[derive(Debug)]
 pub struct UserSwitch {
-    _daemons: Vec<Daemon>,
+    /// The one that forwards is the first.
+    daemons: Vec<Daemon>,
     _room: Room,
 }
 
@@ -95,7 +96,18 @@ impl UserSwitch {
             UserSwitchKind::OpenVSwitch => open_vswitch(&room, namespace, ports)?,
             UserSwitchKind::Testpmd => vec![testpmd(&room, namespace, ports)?],
         };
-        Ok(UserSwitch { _daemons: daemons, _room: room })
+        Ok(UserSwitch { daemons, _room: room })
+    }
+
+    /// Its threads, all of the program that forwards.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn threads(&self) -> Result<Vec<i32>> {
+        let process = self.daemons[0].id();
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).context("a switch has ended")?;
+        let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+        Ok(tasks.flatten().filter_map(number).collect())
     }
 }
 

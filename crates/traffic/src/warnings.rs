@@ -6,16 +6,17 @@ use core::fmt;
 
 use nilometer_flow::repair::{Reason, RepairCounts};
 use nilometer_stat::ConfidenceInterval;
-use nilometer_stat::inversion::Inversion;
+use nilometer_stat::inversion::{Inversion, Precision};
 
 use crate::lengths::Measured;
 use crate::model::{Identification, SampledGaps};
 use crate::sampled_records::{Group, Kinds};
 
-/// Sizes count as identified where they are known to within this KS distance (95 %): the mean distance is half of it.
-const SPREAD_MAX: f64 = 0.1;
-/// Sizes are hardly ever one of the laws that are fitted, so that none are said to be known better than this.
-const SPREAD_MIN: f64 = 0.05;
+/// Sizes count as identified where their median is known within this factor either way (95 %), as gaps do.
+const MEDIAN_FACTOR_MAX: f64 = 2.0;
+/// Sizes are hardly ever one of the laws that are fitted, so that none are said to be known better than this: a factor
+/// of 1.2 between the medians of two lognormal laws of deviation 1.4 is a KS distance of 0.05.
+const PRECISION_MIN: Precision = Precision { distance: 0.05, median_factor: 1.2 };
 /// Files below which Figure 4 estimates sessions badly.
 const FILES_FEW: u64 = 100;
 
@@ -60,15 +61,19 @@ pub(crate) enum Warning {
     )]
     SizesFromLengths,
     /// The sizes of sampled files are known this well.
-    #[error("sizes of files are estimated to within KS {spread:.2} (95 %)")]
-    SizesEstimated { spread: f64 },
+    #[error(
+        "sizes of files are estimated to within KS {:.2}, their median within a factor of {:.1} (95 %)",
+        .0.distance, .0.median_factor
+    )]
+    SizesEstimated(Precision),
     /// Unlike laws of sizes explain the sampled records equally well.
     #[error(
-        "sizes of files are not identified: laws up to KS {spread:.2} apart (95 %) fit these records \
-         equally well, and the model has their mean; give a longer input, or one of which more \
-         packets were sampled"
+        "sizes of files are not identified: laws up to KS {:.2} from the model's, with medians up to {:.1} times as \
+         large or as small, fit these records equally well (95 %), and the model has their mean; give a longer \
+         input, or one of which more packets were sampled",
+        .0.distance, .0.median_factor
     )]
-    SizesNotIdentified { spread: f64 },
+    SizesNotIdentified(Precision),
     /// Where records without flags begin and end is inferred.
     #[error(
         "{records} TCP records carry no flags: where their flows begin and end is told by packets, \
@@ -144,14 +149,15 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Option<Warning> {
 /// How sure sizes of sampled files are, and what to do where they are not identified.
 pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<Warning> {
     let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
-    let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
-    if spreads.contains(&None) {
+    let precisions: Vec<Option<Precision>> = carrying.map(|(_, found)| found.precision).collect();
+    if precisions.contains(&None) {
         return Some(Warning::SizesFromLengths);
     }
-    let spread = spreads.into_iter().flatten().reduce(f64::max)?.max(SPREAD_MIN);
-    Some(match spread <= SPREAD_MAX {
-        true => Warning::SizesEstimated { spread },
-        false => Warning::SizesNotIdentified { spread },
+    let precision = precisions.into_iter().flatten().reduce(Precision::worse)?;
+    let precision = precision.worse(PRECISION_MIN);
+    Some(match precision.median_factor <= MEDIAN_FACTOR_MAX {
+        true => Warning::SizesEstimated(precision),
+        false => Warning::SizesNotIdentified(precision),
     })
 }
 

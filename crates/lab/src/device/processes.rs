@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::namespace::Namespace;
+use nilometer_linux::scheduling::Timed;
 use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
 use nilometer_linux::user_switch::{UserSwitch, UserSwitchKind};
 
@@ -63,5 +64,25 @@ impl<'a> Processes<'a> {
             }
         };
         started.with_context(|| format!("dut {}", kind.name()))
+    }
+
+    /// The threads that forward, where these are not the kernel's.
+    ///
+    /// # Errors
+    /// When the device has ended.
+    pub fn threads(&self) -> Result<Vec<i32>> {
+        match self {
+            Processes::Frr(_) => Ok(Vec::new()),
+            Processes::Switch(switch) => switch.threads(),
+        }
+    }
+
+    /// Has those threads go ahead of all others but the timed ones.
+    ///
+    /// # Errors
+    /// When the device has ended.
+    pub fn be_favoured(&self, timed: &Timed) -> Result<()> {
+        self.threads()?.into_iter().for_each(|thread_id| timed.favour(thread_id));
+        Ok(())
     }
 }

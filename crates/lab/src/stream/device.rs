@@ -107,7 +107,7 @@ pub fn testbed_config(asked: &Asked) -> TestbedConfig {
 pub struct Device<'a> {
     router: Option<RouterUnderTest<'a>>,
     fault: Option<FaultDevice>,
-    _processes: Option<Processes<'a>>,
+    processes: Option<Processes<'a>>,
     _programs: Option<AttachedXdp>,
 }
 
@@ -162,7 +162,9 @@ impl<'a> Device<'a> {
             timed.add(Role::FaultBox, fault.thread_id());
         }
         let processes = processes(asked.dut).map(|kind| Processes::start(kind, testbed));
-        Ok(Device { router, fault, _processes: processes.transpose()?, _programs: programs })
+        let processes = processes.transpose()?;
+        processes.iter().try_for_each(|processes| processes.be_favoured(timed))?;
+        Ok(Device { router, fault, processes, _programs: programs })
     }
 
     /// The traffic begins at that moment: what the device does by the clock, it does from then on.
@@ -178,7 +180,9 @@ impl<'a> Device<'a> {
     /// When it has stopped.
     pub fn threads(&self) -> Result<Vec<i32>> {
         let router = self.router.as_ref().map(RouterUnderTest::thread_id).transpose()?;
-        Ok(router.into_iter().chain(self.fault.as_ref().map(FaultDevice::thread_id)).collect())
+        let fault = self.fault.as_ref().map(FaultDevice::thread_id);
+        let processes = self.processes.as_ref().map(Processes::threads).transpose()?;
+        Ok(router.into_iter().chain(fault).chain(processes.unwrap_or_default()).collect())
     }
 
     /// Ends it.

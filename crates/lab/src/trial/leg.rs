@@ -391,13 +391,14 @@ fn play_in(
         router.wait_until_up()?;
     }
     let processes = processes(leg.dut).map(|kind| Processes::start(kind, testbed));
-    let _processes = processes.transpose()?;
+    let processes = processes.transpose()?;
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
     let timed =
         Timed::new(leg.config.scheduling).guarded().context("the guard of timed threads")?;
     let timed = Arc::new(timed);
     let awake = AwakeProcessors::for_class(config.scheduling);
+    processes.iter().try_for_each(|processes| processes.be_favoured(&timed))?;
     if let Some(router) = &router {
         timed.add(Role::Router, router.thread_id()?);
     }

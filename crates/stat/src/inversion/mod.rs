@@ -18,7 +18,7 @@
 //! from long ones.
 //!
 //! Where it is known what the packets of a flow carry ([`PacketRoles`]), FINs are counted beside SYNs, lengths begin behind
-//! the control packets, last packets tell of short files (`remainder`), and [`Inversion::spread`] says how far
+//! the control packets, last packets tell of short files (`remainder`), and [`Inversion::precision`] says how far
 //! apart the laws lie that the records leave open.
 //!
 //! Otherwise, on a million flows, 55 % geometric mice and 45 % with a Pareto tail of 1.2, the greatest error of the
@@ -45,6 +45,7 @@ mod remainder;
 use em::{Problem, Solution};
 use grid::Grid;
 use model_average::ModelAverage;
+pub use model_average::Precision;
 pub use reference::Reference;
 pub use remainder::{PARTS, Remainders};
 
@@ -132,9 +133,9 @@ pub struct Inversion {
     pub mean_length: Estimate,
     /// The law of their lengths, packets. Bins of one length are atoms, wider ones straight.
     pub lengths: Empirical,
-    /// How far 95 % of the laws of files that the records leave open lie from their mean, as KS distance: the law is
-    /// known no better. `None` where it is not known what the packets carry.
-    pub spread: Option<f64>,
+    /// How far 95 % of the laws of files that the records leave open lie from their mean: the law is known no better.
+    /// `None` where it is not known what the packets carry.
+    pub precision: Option<Precision>,
     /// What last packets carry behind so many full ones, where that is known: the shares of parts of a segment.
     pub parts: Option<Vec<[f64; PARTS]>>,
     /// The law that shaped what records leave open.
@@ -218,7 +219,7 @@ impl SampledFlows {
             grid.missed = Some(flows.value - records);
             (ModelAverage::of_flows(&grid), 1.0)
         };
-        let (expected, spread) = model_average.shares(&grid.bins);
+        let (expected, precision) = model_average.shares(&grid.bins);
         let weight = weight * flows.value / n;
         let Solution { shares, steps, .. } =
             Problem { grid: &grid, reference: &expected, weight }.solve();
@@ -229,7 +230,7 @@ impl SampledFlows {
             mean_length: mean_length(packets, marked, f64::from(marks), missed),
             lengths: law(&grid, &shares, records as u64),
             reference: model_average.best,
-            spread: are_files.then_some(spread),
+            precision: are_files.then_some(precision),
             parts: remainders.map(|found| model_average.parts(&found, n)),
             steps,
             grid,

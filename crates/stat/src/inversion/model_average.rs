@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use super::grid::{Bin, Grid};
 use super::posterior::{Family, LOSS_ABOVE_BEST_MAX, Modes, Prior};
-use super::reference::{Layout, Reference};
+use super::reference::{Layout, Reference, median};
 use super::remainder::{PARTS, Remainders, SEGMENTS, expected_parts, parts};
 
 /// Of mice and elephants: the logit of the elephants' share, the logarithms of the mice's mean beyond
@@ -40,9 +40,14 @@ const TAILED_PRIORS: [Prior; 5] = [(1.7, 1.2), (0.2, 0.35), (-2.5, 1.0), (0.7, 0
 const TWO_PRIORS: [Prior; 5] = [(1.0, 1.2), (-0.1, 0.4), (0.0, 1.7), (0.8, 0.5), (0.2, 0.35)];
 /// Of the Weibull law: the logarithms of scale and shape.
 const WEIBULL_PRIORS: [Prior; 2] = [(1.7, 1.2), (-0.6, 0.4)];
+/// Of the Pareto law alone: the logarithms of its least size and its index.
+const PARETO_PRIORS: [Prior; 2] = [(0.5, 1.0), (0.2, 0.25)];
 /// Sizes of files have a lognormal body and seldom a step (Downey, MASCOTS 2001): the odds of a step, where a Pareto
 /// law begins beside small files of a geometric law. It counts in full where sizes within a segment are not known.
 const STEP_ODDS: f64 = 0.05;
+/// The odds of files that have no body at all, which models of traffic have rather than traffic. Where they are so, their
+/// likelihood outweighs this.
+const PARETO_ODDS: f64 = 0.005;
 /// Logarithms of the elephants' least length at which searches begin.
 const STARTS: [f64; 3] = [0.4, 1.4, 2.5];
 /// The same over the mice's mean.
@@ -68,6 +73,10 @@ pub(super) fn mice([elephants, mice, least, index]: &[f64; 4]) -> Reference {
 
 fn small_and_large([elephants, small, apart, index]: &[f64; 4]) -> Reference {
     mice(&[*elephants, *small, libm::log(1.0 + libm::exp(*small)) + apart, *index])
+}
+
+fn pareto([least, index]: &[f64; 2]) -> Reference {
+    Reference::Pareto { least: libm::exp(*least), index: libm::exp(*index) }
 }
 
 pub(super) fn lognormal([mu, sigma]: &[f64; 2]) -> Reference {
@@ -105,6 +114,25 @@ fn centre<const D: usize>(priors: &[Prior; D]) -> [f64; D] {
 fn starts(priors: &[Prior; 4], of: [f64; 3]) -> [[f64; 4]; 3] {
     let [elephants, mice, _, index] = centre(priors);
     of.map(|start| [elephants, mice, start, index])
+}
+
+/// How far 95 % of the laws that the records leave open lie from their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// Their KS distance.
+    pub distance: f64,
+    /// Their median's ratio to the mean law's, or its inverse where that is larger.
+    pub median_factor: f64,
+}
+
+impl Precision {
+    /// The worse of two, in each respect.
+    pub fn worse(self, other: Precision) -> Precision {
+        Precision {
+            distance: self.distance.max(other.distance),
+            median_factor: self.median_factor.max(other.median_factor),
+        }
+    }
 }
 
 /// The laws that the records leave open.
@@ -149,15 +177,26 @@ impl ModelAverage {
         let two = family.fitted(&[centre(&TWO_PRIORS), one, other, third]);
         let family = Family { priors: &WEIBULL_PRIORS, law: weibull, misfit };
         let weibull = family.fitted(&[centre(&WEIBULL_PRIORS)]);
-        let bests =
-            [small_and_large.best(), lognormal.best(), tailed.best(), two.best(), weibull.best()];
+        let family = Family { priors: &PARETO_PRIORS, law: pareto, misfit };
+        let pareto = family.fitted(&[centre(&PARETO_PRIORS), [-0.5, 0.2], [1.5, 0.2]]);
+        let bests = [
+            small_and_large.best(),
+            lognormal.best(),
+            tailed.best(),
+            two.best(),
+            weibull.best(),
+            pareto.best(),
+        ];
         let best = bests.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        let (best, least) = best.expect("five families");
+        let (best, least) = best.expect("six families");
         let mut laws = small_and_large.laws(least);
         laws.extend(lognormal.laws(least));
         laws.extend(tailed.laws(least));
         laws.extend(two.laws(least));
         laws.extend(weibull.laws(least));
+        laws.extend(
+            pareto.laws(least).into_iter().map(|(law, weight)| (law, PARETO_ODDS * weight)),
+        );
         ModelAverage { best, laws, layout }
     }
 
@@ -171,27 +210,30 @@ impl ModelAverage {
         self.laws.iter().map(|(law, weight)| (law, odds(law) * weight / all)).collect()
     }
 
-    /// Their mean, and the KS distance from it within which they lie, 95 % of them. Prior odds of families count in
-    /// the mean, and not in this distance.
-    pub fn shares(&self, bins: &[Bin]) -> (Vec<f64>, f64) {
+    /// Their mean, and how far from it they lie. Prior odds of families count in the mean, and not in the precision.
+    pub fn shares(&self, bins: &[Bin]) -> (Vec<f64>, Precision) {
         let laws: Vec<Vec<f64>> =
             self.laws.iter().map(|(law, _)| law.shares(bins, self.layout)).collect();
         let mut mean = vec![0.0; bins.len()];
         for (shares, (_, weight)) in laws.iter().zip(self.weighted()) {
             mean.iter_mut().zip(shares).for_each(|(sum, share)| *sum += weight * share);
         }
-        let weights = self.laws.iter().map(|(_, weight)| *weight);
-        let mut distances: Vec<(f64, f64)> =
-            laws.iter().map(|shares| distance(shares, &mean)).zip(weights).collect();
-        distances.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let held = SPREAD_SHARE * distances.iter().map(|(_, weight)| weight).sum::<f64>();
-        let mut below = 0.0;
-        let most = distances.iter().find(|(_, weight)| {
-            below += weight;
-            below >= held
-        });
-        let spread = most.or(distances.last()).map_or(1.0, |(distance, _)| *distance);
-        (mean, spread)
+        let middle = self.median();
+        let off = |law: &Reference| libm::fabs(libm::log(law.median() / middle));
+        let weights = || self.laws.iter().map(|(_, weight)| *weight);
+        let distances = laws.iter().map(|shares| distance(shares, &mean)).zip(weights());
+        let factors = self.laws.iter().map(|(law, weight)| (off(law), *weight));
+        let precision = Precision {
+            distance: most_within(distances.collect()).unwrap_or(1.0),
+            median_factor: libm::exp(most_within(factors.collect()).unwrap_or(f64::INFINITY)),
+        };
+        (mean, precision)
+    }
+
+    /// The median of the mean of the laws.
+    fn median(&self) -> f64 {
+        let laws = self.weighted();
+        median(|x| laws.iter().map(|(law, weight)| weight * law.beyond(x)).sum())
     }
 
     /// What the last packets of files carry, by their number of full packets: the shares of the parts of a segment by
@@ -213,6 +255,18 @@ impl ModelAverage {
         };
         (0..SEGMENTS).map(of_segments).collect()
     }
+}
+
+/// The value within which 95 % of the weights lie.
+fn most_within(mut values: Vec<(f64, f64)>) -> Option<f64> {
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let held = SPREAD_SHARE * values.iter().map(|(_, weight)| weight).sum::<f64>();
+    let mut below = 0.0;
+    let most = values.iter().find(|(_, weight)| {
+        below += weight;
+        below >= held
+    });
+    most.or(values.last()).map(|(value, _)| *value)
 }
 
 /// A family with the modes of its posterior.

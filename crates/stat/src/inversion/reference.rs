@@ -5,6 +5,7 @@
 //! * *lognormal with a tail*: most flows lognormal, the others with a Pareto law (the files of the Web:
 //!   Barford and Crovella, SIGMETRICS 1998);
 //! * *two lognormals*: short answers and long downloads;
+//! * *Pareto*, from its least size on, where it begins at once;
 //! * *Weibull*.
 //!
 //! They are laws of the packets beyond the *control* packets that every flow has with it (its SYN, and its FIN where
@@ -22,6 +23,11 @@ use super::grid::{Bin, SHARE_MIN};
 const BARE: f64 = 1e-3;
 /// Where a Pareto law begins that begins smoothly, over its least size.
 const BEGINNINGS: [f64; 4] = [0.75, 0.9, 1.1, 1.33];
+
+/// Logarithms of lengths between which medians are looked for, and the steps that find one to within 1e-9.
+const LN_LENGTH_MIN: f64 = -12.0;
+const LN_LENGTH_MAX: f64 = 24.0;
+const BISECTIONS: u32 = 35;
 
 /// A law of the lengths of flows, in packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +72,13 @@ pub enum Reference {
         /// The deviations of the length's logarithm.
         sigma: [f64; 2],
     },
+    /// A Pareto law alone, rounded up.
+    Pareto {
+        /// The least length.
+        least: f64,
+        /// The tail index.
+        index: f64,
+    },
     /// A Weibull law, rounded up.
     Weibull {
         /// Its scale, packets.
@@ -94,14 +107,32 @@ fn pareto(x: f64, least: f64, index: f64) -> f64 {
     if x <= least { 1.0 } else { libm::pow(least / x, index) }
 }
 
+/// What half exceeds, by the decreasing share that exceeds each length: bisection of its logarithm.
+pub(super) fn median(beyond: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (LN_LENGTH_MIN, LN_LENGTH_MAX);
+    for _ in 0..BISECTIONS {
+        let middle = (low + high) / 2.0;
+        *if beyond(libm::exp(middle)) > 0.5 { &mut low } else { &mut high } = middle;
+    }
+    libm::exp((low + high) / 2.0)
+}
+
 impl Reference {
     /// P(X > `x`), where X has fractions.
     pub(super) fn beyond(&self, x: f64) -> f64 {
         self.beyond_each(x, |least, index| pareto(x, least, index))
     }
 
-    /// The same where a Pareto law does not begin at once, but within a third of its least size.
+    /// What half of the flows exceed, with fractions, packets.
+    pub(super) fn median(&self) -> f64 {
+        median(|x| self.beyond(x))
+    }
+
+    /// The same where a Pareto law beside others does not begin at once, but within a third of its least size.
     pub(super) fn beyond_smoothly(&self, x: f64) -> f64 {
+        if matches!(self, Reference::Pareto { .. }) {
+            return self.beyond(x);
+        }
         self.beyond_each(x, |least, index| {
             let each = BEGINNINGS.iter().map(|begin| pareto(x, begin * least, index));
             each.sum::<f64>() / BEGINNINGS.len() as f64
@@ -124,6 +155,7 @@ impl Reference {
                 let [one, other] = [0, 1].map(|at| lognormal(x, mu[at], sigma[at]));
                 second * other + (1.0 - second) * one
             }
+            Reference::Pareto { least, index } => pareto(least, index),
             Reference::Weibull { scale, shape } => libm::exp(-libm::pow(x / scale, shape)),
         }
     }
@@ -156,12 +188,13 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     const PLAIN: Layout = Layout { control: 0.0, is_rounded_up: false };
-    const ALL: [Reference; 5] = [
+    const ALL: [Reference; 6] = [
         Reference::Lognormal { mu: 2.0, sigma: 1.5 },
         Reference::MiceAndElephants { elephants: 0.4, mice_mean: 3.0, least: 2.5, index: 1.2 },
         Reference::LognormalAndTail { mu: 1.0, sigma: 1.1, tail: 0.1, least: 9.0, index: 1.2 },
         Reference::TwoLognormals { second: 0.4, mu: [0.5, 3.0], sigma: [0.7, 0.9] },
         Reference::Weibull { scale: 14.0, shape: 0.5 },
+        Reference::Pareto { least: 0.8, index: 1.2 },
     ];
 
     #[test]
@@ -220,5 +253,19 @@ mod tests {
         assert_eq!((law.survival(1.0, false), law.survival(0.5, false)), (1.0, 1.0));
         let law = Reference::TwoLognormals { second: 0.25, mu: [0.0, 2.0], sigma: [0.5, 1.0] };
         near(law.beyond(1.0), 0.75 * 0.5 + 0.25 * 0.977_249_868_051_820_8);
+    }
+
+    #[test]
+    fn half_of_the_flows_are_longer_than_the_median() {
+        let off = |law: Reference, median: f64| libm::fabs(law.median() / median - 1.0);
+        assert!(off(Reference::Lognormal { mu: 2.0, sigma: 1.5 }, libm::exp(2.0)) < 1e-8);
+        let log_2 = core::f64::consts::LN_2;
+        assert!(off(Reference::Weibull { scale: 14.0, shape: 0.5 }, 14.0 * log_2 * log_2) < 1e-8);
+        let pareto = Reference::Pareto { least: 2.0, index: 1.25 };
+        assert!(off(pareto, 2.0 * libm::pow(2.0, 0.8)) < 1e-8);
+        assert_eq!([1.9, 4.0].map(|x| pareto.beyond_smoothly(x)), [1.0, libm::pow(0.5, 1.25)]);
+        for law in ALL {
+            assert!((law.beyond(law.median()) - 0.5).abs() < 1e-8, "{law:?}");
+        }
     }
 }
