@@ -100,11 +100,11 @@ pub struct Apart {
     others: Vec<(Pid, CpuSet)>,
 }
 
-/// Pins the calling thread to one CPU, and `others` of this process, of which one works at a time, to
-/// another, if the calling thread may use two.
+/// Pins the calling thread to one CPU, and `others`, of which one works at a time, to another, if the calling thread
+/// may use two. Those that have ended are passed over.
 ///
 /// # Errors
-/// When there is no such thread.
+/// When the kernel refuses.
 pub fn keep_apart(others: impl IntoIterator<Item = i32>) -> Result<Apart> {
     let step = "cannot keep a thread on a processor";
     let allowed = allowed()?;
@@ -114,8 +114,17 @@ pub fn keep_apart(others: impl IntoIterator<Item = i32>) -> Result<Apart> {
     stay_at(None, from_last(0)).context(step)?;
     for thread_id in others {
         let thread = Pid::from_raw(thread_id).context("a thread has a number")?;
-        apart.others.push((thread, sched_getaffinity(Some(thread)).context(step)?));
-        stay_at(Some(thread), from_last(1)).context(step)?;
+        let has_ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+        let before = sched_getaffinity(Some(thread)).map_err(io::Error::from);
+        let pinned = before.and_then(|before| {
+            stay_at(Some(thread), from_last(1))?;
+            Ok(before)
+        });
+        match pinned {
+            Ok(before) => apart.others.push((thread, before)),
+            Err(error) if has_ended(&error) => {}
+            Err(error) => return Err(error).context(step),
+        }
     }
     Ok(apart)
 }
@@ -171,7 +180,7 @@ mod tests {
         assert_eq!(kept, [0, 1].map(|place| vec![last(place)]));
         assert_eq!(after, processors, "it may go again where it could");
         assert_eq!(allowed().expect("processors"), processors, "others go where they want");
-        assert!(keep_apart([5_000_000]).is_err(), "there is no such thread");
+        drop(keep_apart([5_000_000]).expect("a thread that has ended is passed over"));
         assert_eq!(allowed().expect("processors"), processors);
     }
 

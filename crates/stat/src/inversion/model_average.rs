@@ -210,7 +210,7 @@ impl ModelAverage {
         self.laws.iter().map(|(law, weight)| (law, odds(law) * weight / all)).collect()
     }
 
-    /// Their mean, and how far from it they lie. Prior odds of families count in the mean, and not in the precision.
+    /// Their mean, and how far from it they lie. The odds of a step count in the mean, and not in the precision.
     pub fn shares(&self, bins: &[Bin]) -> (Vec<f64>, Precision) {
         let laws: Vec<Vec<f64>> =
             self.laws.iter().map(|(law, _)| law.shares(bins, self.layout)).collect();
