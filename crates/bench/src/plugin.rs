@@ -6,14 +6,17 @@
 //! written by hand (`plugin.wat`), so that the bench needs no compiler; a fourth does nothing to packets that are copied
 //! to it whole. Each is timed with its instructions counted, as in a router, and without.
 //!
-//! All take turns, round by round, so that what else the machine does falls on all of them. A plugin's cost is the
-//! median over the rounds of what a packet took with it, less what one took without in the same round.
+//! There is one router: where its buffers and tables lie costs as many nanoseconds more or less as a plugin does. Its
+//! filter is changed between two rounds. Each round with a plugin has one without beside it, before it and behind it
+//! by turns, and a plugin's cost is the median of their differences. The pipeline without a plugin takes its turn as if
+//! it were one: its difference, of rounds that do the same, says how far the others can be trusted.
 
 use anyhow::{Context, Result, bail, ensure};
 use nilometer_loader::{Limits, Native, WasmClass};
 use nilometer_plugin::{Context as Call, Decision, Packet, Plugin};
-use nilometer_router::plugin::{ChainId, Class, Engine, OnFault};
-use nilometer_router::{Action, Rule};
+use nilometer_router::pipeline::Router;
+use nilometer_router::plugin::{Class, Engine, OnFault};
+use nilometer_router::{Action, Rule, RuleId};
 use serde::Serialize;
 
 use super::pipeline::flows::{self, Sequence};
@@ -42,7 +45,7 @@ pub struct Point {
     pub limits: &'static str,
     /// Bytes of a packet that are copied to it, and back where it changes them.
     pub copied: u16,
-    /// Nanoseconds of CPU time that it adds to a packet.
+    /// Nanoseconds of CPU time that it adds to a packet; of `none`, the difference of two rounds alike.
     pub ns_per_packet: f64,
     /// Lower and upper quartile of the rounds.
     pub ns_per_packet_quartiles: [f64; 2],
@@ -155,6 +158,11 @@ impl Case {
         self.class.as_ref().map_or("none", |class| class.facts().engine.name())
     }
 
+    /// The name of its instance.
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.plugin, self.engine(), self.limits)
+    }
+
     fn native<P: Plugin + Send + 'static>() -> Case {
         let class = Box::new(Native::<P>::new());
         Case { plugin: P::NAME, limits: "off", copied: 0, class: Some(class) }
@@ -219,65 +227,71 @@ pub fn time_plugins(options: &Options, batches: &[usize]) -> Result<PluginTimes>
     for &batch in batches {
         let options = Options { batch, ..options.clone() };
         let sequence = Sequence::arrange(&drawn, &routes, Variant::Complete, &options)?;
+        let machine = Machine::new(&routes, &everything, Variant::Complete, None, &options)?;
+        let mut clocked = Clocked::new(machine, sequence, &options);
         let mut at_work = Vec::new();
         for case in cases(options.frame_bytes - CHECK_BYTES - 14)? {
-            let machine = machine(&case, &routes, &options)?;
-            at_work.push((case, Clocked::new(machine, sequence.clone(), &options), Vec::new()));
+            let action = enter(&case, clocked.router_mut(), options.seed)?;
+            at_work.push((case, action, Vec::new()));
         }
         for round in 0..=options.rounds {
-            for (_, clocked, taken) in &mut at_work {
-                let ns = 1e3 / clocked.plain_round().mpps();
+            for (_, action, pairs) in &mut at_work {
+                let pair = pair(&mut clocked, *action, round % 2 == 0)?;
                 // (The first fills the caches.)
                 if round > 0 {
-                    taken.push(ns);
+                    pairs.push(pair);
                 }
             }
         }
-        let without = at_work[0].2.clone();
-        for (case, clocked, taken) in &at_work {
-            points.push(point(case, clocked, (taken, &without), batch)?);
+        clocked.check()?;
+        let dropped = clocked.dropped();
+        ensure!(dropped.is_empty(), "packets were dropped: {dropped:?}");
+        for (case, _, pairs) in &at_work {
+            points.push(point(case, clocked.router(), pairs, batch)?);
         }
     }
     Ok(PluginTimes { points, frame_bytes: options.frame_bytes, rounds: options.rounds })
 }
 
-/// The pipeline with every packet through a plugin, or through none.
-fn machine(case: &Case, routes: &Routes, options: &Options) -> Result<Machine> {
-    let action = match &case.class {
-        None => Action::Permit,
-        Some(_) => Action::Active(ChainId(0)),
-    };
-    let rules = [Rule::any(0, action)];
-    let mut machine = Machine::new(routes, &rules, Variant::Complete, None, options)?;
-    if let Some(class) = &case.class {
-        let instance = class.instantiate("", options.seed)?;
-        let plugins = machine.router.plugins_mut();
-        plugins.add("timed", class.facts().clone(), instance, OnFault::Drop)?;
-        ensure!(plugins.bind(&["timed"])? == ChainId(0), "the first chain has the number 0");
-    }
-    Ok(machine)
+/// Enters the plugin of a case, and says what a filter does to hand packets to it.
+fn enter(case: &Case, router: &mut Router, seed: u64) -> Result<Action> {
+    let Some(class) = &case.class else { return Ok(Action::Permit) };
+    let instance = class.instantiate("", seed)?;
+    let plugins = router.plugins_mut();
+    plugins.add(&case.name(), class.facts().clone(), instance, OnFault::Drop)?;
+    Ok(Action::Active(plugins.bind(&[case.name()])?))
 }
 
-fn point(
-    case: &Case,
-    clocked: &Clocked,
-    (taken, without): (&[f64], &[f64]),
-    batch: usize,
-) -> Result<Point> {
-    clocked.check()?;
-    let dropped = clocked.dropped();
-    ensure!(dropped.is_empty(), "{}: packets were dropped: {dropped:?}", case.plugin);
-    let state = clocked.router().plugins().states().next();
+/// Nanoseconds of a packet in a round of the filter's `action`, and in one that permits.
+fn pair(clocked: &mut Clocked, action: Action, is_first: bool) -> Result<[f64; 2]> {
+    let mut round = |action| -> Result<f64> {
+        let filters = &mut clocked.router_mut().tables_mut().filters4;
+        filters.remove(RuleId(0));
+        filters.insert(RuleId(0), Rule::any(0, action))?;
+        filters.settle();
+        Ok(1e3 / clocked.plain_round().mpps())
+    };
+    Ok(match is_first {
+        true => [round(action)?, round(Action::Permit)?],
+        false => {
+            let without = round(Action::Permit)?;
+            [round(action)?, without]
+        }
+    })
+}
+
+fn point(case: &Case, router: &Router, pairs: &[[f64; 2]], batch: usize) -> Result<Point> {
+    let name = case.name();
+    let state = router.plugins().states().find(|state| state.name == name);
     if let Some((_, fault)) = state.as_ref().and_then(|state| state.fault.as_ref()) {
         bail!("{} was cut off: {fault}", case.plugin);
     }
-    let quartiles = |values: &mut Vec<f64>| {
+    let quartiles = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         [1, 2, 3].map(|quarter| values[(values.len() * quarter / 4).min(values.len() - 1)])
     };
-    let [_, whole, _] = quartiles(&mut taken.to_vec());
-    let mut added: Vec<f64> = taken.iter().zip(without).map(|(with, less)| with - less).collect();
-    let [low, middle, high] = quartiles(&mut added);
+    let [_, whole, _] = quartiles(pairs.iter().map(|[with, _]| *with).collect());
+    let [low, middle, high] = quartiles(pairs.iter().map(|[with, less]| with - less).collect());
     Ok(Point {
         plugin: case.plugin,
         engine: case.engine(),

@@ -86,7 +86,21 @@ impl Descriptor {
     /// The decision and the flags of one that a plugin has written to.
     #[inline]
     pub fn written(bytes: &[u8; DESCRIPTOR_BYTES]) -> (u8, u8) {
-        (bytes[12], bytes[13])
+        let [decision, flags] = Descriptor::written_to_any([bytes]).to_le_bytes();
+        (decision, flags)
+    }
+
+    /// The decisions of these, and above them the flags, each the bits that any of them has.
+    #[inline]
+    pub fn written_to_any<'a>(
+        descriptors: impl IntoIterator<Item = &'a [u8; DESCRIPTOR_BYTES]>,
+    ) -> u16 {
+        // (A word of each rather than its two bytes: a load and an OR.)
+        let words = descriptors.into_iter().map(|bytes| {
+            let [.., word] = bytes.as_chunks::<8>().0 else { return 0 };
+            u64::from_le_bytes(*word)
+        });
+        (words.fold(0, |all, word| all | word) >> 32) as u16
     }
 }
 

@@ -299,6 +299,11 @@ impl Clocked {
         &self.machine.router
     }
 
+    /// The router, to be changed between two rounds.
+    pub fn router_mut(&mut self) -> &mut nilometer_router::pipeline::Router {
+        &mut self.machine.router
+    }
+
     /// Which way packets took.
     pub fn paths(&self) -> Paths {
         Paths::of(self.machine.router.account())

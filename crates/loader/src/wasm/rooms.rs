@@ -60,7 +60,7 @@ impl Rooms {
         let (descriptors, rooms) = area.split_at(count * DESCRIPTOR_BYTES);
         let (descriptors, _) = descriptors.as_chunks::<DESCRIPTOR_BYTES>();
         // Either is a bit, so that all are looked at in one word; only a breach, or a wish, is gone into.
-        let written = descriptors.iter().fold(0, |all, descriptor| all | written(descriptor));
+        let written = Descriptor::written_to_any(descriptors);
         if written == 0 {
             return Ok(());
         }
@@ -82,18 +82,12 @@ impl Rooms {
     }
 }
 
-/// The decision, and above it the flags.
-#[inline(always)]
-fn written(descriptor: &[u8; DESCRIPTOR_BYTES]) -> u16 {
-    let (decision, flags) = Descriptor::written(descriptor);
-    u16::from_le_bytes([decision, flags])
-}
-
 /// Which decision or flag is none.
 #[cold]
 fn breach(descriptors: &[[u8; DESCRIPTOR_BYTES]]) -> Fault {
     let mut all = descriptors.iter().enumerate();
-    let found = all.find(|(_, descriptor)| written(descriptor) & !WRITTEN != 0);
+    let found =
+        all.find(|(_, descriptor)| Descriptor::written_to_any([*descriptor]) & !WRITTEN != 0);
     let (at, descriptor) = found.expect("one has what none may have");
     let (decision, flags) = Descriptor::written(descriptor);
     Fault::Interface(format!("packet {at} has the decision {decision} and the flags {flags}"))

@@ -34,7 +34,7 @@ use super::{BATCH, Router};
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
 use crate::header::Key;
-use crate::memory::Memory;
+use crate::memory::{Memory, Place};
 use crate::plugin::control::ChainId;
 use crate::plugin::{Handed, PACKETS_MAX, PacketFacts, PacketSet, Passage};
 
@@ -54,15 +54,71 @@ struct Visit {
     chain: ChainId,
 }
 
+/// Packets that come to a chain together, in arrays side by side.
+struct Gathered {
+    packets: usize,
+    facts: Vec<PacketFacts>,
+    /// Their places in the lane.
+    places: Vec<u16>,
+    ip_bytes: u64,
+}
+
+impl Gathered {
+    fn handed(&self) -> Handed<'_> {
+        let packets = &self.facts[..self.packets];
+        Handed { packets, ip_bytes: self.ip_bytes, ..Handed::default() }
+    }
+
+    fn places(&self) -> &[u16] {
+        &self.places[..self.packets]
+    }
+
+    fn clear(&mut self) {
+        (self.packets, self.ip_bytes) = (0, 0);
+    }
+
+    fn push(&mut self, at: u16, brief: &Brief, input: u16) {
+        self.facts[self.packets] = facts_of(brief, input);
+        self.places[self.packets] = at;
+        self.ip_bytes += u64::from(brief.ip_bytes);
+        self.packets += 1;
+    }
+
+    /// Adds the packets of the lane from `at` on that have met `rule` one after the other, and takes the rule from them:
+    /// they meet it no more. How many they are, and their bytes.
+    #[inline(always)]
+    fn add_run(
+        &mut self,
+        rule: RuleId,
+        at: usize,
+        (rules, briefs): (&mut [Option<RuleId>], &[Brief]),
+        input: u16,
+    ) -> (usize, u64) {
+        let begin = self.packets;
+        let room = self.facts[begin..].iter_mut().zip(&mut self.places[begin..]);
+        let (mut packets, mut ip_bytes) = (0, 0);
+        for ((met, brief), (facts, place)) in rules.iter_mut().zip(briefs).zip(room) {
+            if *met != Some(rule) {
+                break;
+            }
+            *met = None;
+            *facts = facts_of(brief, input);
+            *place = (at + packets) as u16;
+            ip_bytes += u64::from(brief.ip_bytes);
+            packets += 1;
+        }
+        self.packets += packets;
+        self.ip_bytes += ip_bytes;
+        (packets, ip_bytes)
+    }
+}
+
 /// The active packets of a lane on their way through chains.
 pub(super) struct Diversion {
     input: u16,
-    /// The chain whose packets are gathered, and they, with their places in the lane.
+    /// The chain whose packets are gathered, and they.
     chain: Option<ChainId>,
-    facts: Vec<PacketFacts>,
-    places: Vec<u16>,
-    /// Bytes of them together.
-    ip_bytes: u64,
+    gathered: Gathered,
     /// Those for other chains, of this pass and of the next.
     waiting: Vec<Visit>,
     again: Vec<Visit>,
@@ -76,12 +132,11 @@ pub(super) struct Diversion {
 
 impl Default for Diversion {
     fn default() -> Diversion {
+        let facts = vec![PacketFacts::new(Place::default(), 0, (0, None)); BATCH];
         Diversion {
             input: 0,
             chain: None,
-            facts: Vec::with_capacity(BATCH),
-            places: Vec::with_capacity(BATCH),
-            ip_bytes: 0,
+            gathered: Gathered { packets: 0, facts, places: vec![0; BATCH], ip_bytes: 0 },
             waiting: Vec::new(),
             again: Vec::new(),
             moved: Vec::new(),
@@ -92,34 +147,37 @@ impl Default for Diversion {
 }
 
 impl Diversion {
-    /// Packets of the lane from `at` on, of so many bytes together, come to a chain.
-    #[inline(always)]
-    fn add(&mut self, chain: ChainId, (at, briefs): (usize, &[Brief]), ip_bytes: u64) {
-        let places = at as u16..(at + briefs.len()) as u16;
-        if *self.chain.get_or_insert(chain) == chain {
-            let input = self.input;
-            self.facts.extend(briefs.iter().map(|brief| facts_of(brief, input)));
-            self.places.extend(places);
-            self.ip_bytes += ip_bytes;
-        } else {
-            self.waiting.extend(places.map(|at| Visit { at, chain }));
-        }
+    /// What [`Gathered::add_run`] does, of packets for another chain than the one whose packets are gathered.
+    fn keep_waiting(
+        &mut self,
+        (rule, chain): (RuleId, ChainId),
+        at: usize,
+        (rules, briefs): (&mut [Option<RuleId>], &[Brief]),
+    ) -> (usize, u64) {
+        let packets = rules.iter().take_while(|met| **met == Some(rule)).count();
+        rules[..packets].fill(None);
+        self.waiting.extend((at..at + packets).map(|at| Visit { at: at as u16, chain }));
+        let ip_bytes = briefs[..packets].iter().map(|brief| u64::from(brief.ip_bytes)).sum();
+        (packets, ip_bytes)
     }
 
     /// Those that wait for the chain of the first one are gathered.
+    #[inline(always)]
     fn gather_next(&mut self, briefs: &[Brief]) {
-        let Diversion { input, chain, facts, places, ip_bytes, waiting, .. } = self;
-        facts.clear();
-        places.clear();
-        *ip_bytes = 0;
-        *chain = waiting.first().map(|first| first.chain);
+        self.gathered.clear();
+        self.chain = self.waiting.first().map(|first| first.chain);
+        if self.chain.is_some() {
+            self.gather_waiting(briefs);
+        }
+    }
+
+    #[inline(never)]
+    fn gather_waiting(&mut self, briefs: &[Brief]) {
+        let Diversion { input, chain, gathered, waiting, .. } = self;
         waiting.retain(|visit| {
             let is_next = Some(visit.chain) == *chain;
             if is_next {
-                let brief = &briefs[usize::from(visit.at)];
-                facts.push(facts_of(brief, *input));
-                *ip_bytes += u64::from(brief.ip_bytes);
-                places.push(visit.at);
+                gathered.push(visit.at, &briefs[usize::from(visit.at)], *input);
             }
             !is_next
         });
@@ -141,43 +199,40 @@ impl Router {
         if self.tables.filters6.has_active() {
             self.divert_lane::<u128, M>(now, input, memory);
         }
-        self.send_emitted(now, memory);
+        if self.plugins.has_emitted() {
+            self.send_emitted(now, memory);
+        }
     }
 
     fn divert_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         if A::lane(&mut self.lanes).packets == 0 {
             return;
         }
-        let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        let mut lane = A::lane(&mut self.lanes).take();
         let mut diversion = self.diversion.take().unwrap_or_default();
         diversion.input = input as u16;
         self.gather_active(input, &mut lane, &mut diversion, memory);
         for pass in 0..PASSES_MAX {
             while let Some(chain) = diversion.chain {
-                let handed = Handed {
-                    packets: &diversion.facts,
-                    ip_bytes: diversion.ip_bytes,
-                    ..Handed::default()
-                };
-                let passage = self.plugins.process(now, chain, handed, memory);
+                let passage = self.plugins.process(now, chain, diversion.gathered.handed(), memory);
                 if !passage.is_plain() {
                     let done = (pass, chain, &passage);
                     self.resume(now, done, &mut lane, &mut diversion, memory);
                 }
                 diversion.gather_next(&lane.briefs);
             }
-            mem::swap(&mut diversion.waiting, &mut diversion.again);
-            diversion.gather_next(&lane.briefs);
-            if diversion.chain.is_none() {
+            if diversion.again.is_empty() {
                 break;
             }
+            mem::swap(&mut diversion.waiting, &mut diversion.again);
+            diversion.gather_next(&lane.briefs);
         }
         self.break_circles(&lane, &mut diversion, memory);
         if !diversion.gone.is_empty() {
             lane.drop_all(&mem::take(&mut diversion.gone));
         }
         self.diversion = Some(diversion);
-        *A::lane(&mut self.lanes) = lane;
+        lane.put_back(A::lane(&mut self.lanes));
     }
 
     /// Finds the active packets of a lane: those of the first one's chain are gathered, the others wait.
@@ -191,23 +246,24 @@ impl Router {
     ) {
         let mut at = 0;
         while at < lane.packets {
-            let rule = lane.rules[at];
-            let rules = &mut lane.rules[at..lane.packets];
-            let some = rules.iter().position(|other| *other != rule).unwrap_or(rules.len());
-            if let Some((chain, is_copied)) = self.active::<A>(rule) {
-                // (They have met their filter then, and meet it no more.)
-                rules[..some].fill(None);
-                let briefs = &lane.briefs[at..at + some];
-                let ip_bytes = briefs.iter().map(|brief| u64::from(brief.ip_bytes)).sum();
-                A::filters(&mut self.tables).credit(rule, some as u64, ip_bytes);
-                if is_copied {
-                    for brief in briefs {
-                        self.copy_to_management(input, brief.place, memory);
-                    }
+            let rest = &mut lane.rules[at..lane.packets];
+            let first = rest[0];
+            let Some((rule, (chain, is_copied))) = first.zip(self.active::<A>(first)) else {
+                at += rest.iter().position(|other| *other != first).unwrap_or(rest.len());
+                continue;
+            };
+            let (begin, briefs) = (at, &lane.briefs[at..]);
+            let (packets, ip_bytes) = match *diversion.chain.get_or_insert(chain) == chain {
+                true => diversion.gathered.add_run(rule, at, (rest, briefs), diversion.input),
+                false => diversion.keep_waiting((rule, chain), at, (rest, briefs)),
+            };
+            at += packets;
+            A::filters(&mut self.tables).credit(first, packets as u64, ip_bytes);
+            if is_copied {
+                for brief in &lane.briefs[begin..at] {
+                    self.copy_to_management(input, brief.place, memory);
                 }
-                diversion.add(chain, (at, briefs), ip_bytes);
             }
-            at += some;
         }
     }
 
@@ -234,7 +290,7 @@ impl Router {
         let input = usize::from(diversion.input);
         let mut verdicts = self.plugins.take_label_verdicts().into_iter().peekable();
         for number in passage.dropped.iter() {
-            let at = usize::from(diversion.places[number]);
+            let at = usize::from(diversion.gathered.places[number]);
             if let Some((_, verdict)) = verdicts.next_if(|(there, _)| usize::from(*there) == number)
             {
                 if self.label(now, input, (&*lane, at), &verdict, memory) {
@@ -248,7 +304,7 @@ impl Router {
             diversion.gone.insert(at);
         }
         for number in passage.changed.without(&passage.dropped).iter() {
-            let at = usize::from(diversion.places[number]);
+            let at = usize::from(diversion.gathered.places[number]);
             let Brief { place, hash, notes, .. } = lane.briefs[at];
             let fields = match A::read_again(memory.frame(place)) {
                 Ok(fields) => fields,
@@ -322,7 +378,7 @@ impl Router {
         memory: &mut M,
     ) {
         while diversion.chain.is_some() {
-            for at in diversion.places.iter().map(|at| usize::from(*at)) {
+            for at in diversion.gathered.places().iter().map(|at| usize::from(*at)) {
                 let place = lane.briefs[at].place;
                 self.discard(diversion.input.into(), place, Discard::PluginLoop, memory);
                 diversion.gone.insert(at);

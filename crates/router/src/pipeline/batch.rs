@@ -1,7 +1,5 @@
 //! The first stages of a batch: headers are read, filters and routes found.
 
-use core::mem;
-
 use super::port::RouterPort;
 use super::replicate::is_for_group;
 use super::slow::Why;
@@ -40,7 +38,7 @@ impl Router {
         port.in_bytes += bytes;
         let (seed, mac) = (self.plan.seed, port.plan.mac);
         // Kept at hand while the rest of the router may change.
-        let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
+        let mut lane4 = self.lanes.lane4.take();
         for (at, &place) in frames.iter().enumerate() {
             if let Some(ahead) = frames.get(at + AHEAD_AT_FIRST) {
                 memory.expect(*ahead);
@@ -57,7 +55,7 @@ impl Router {
                 self.parse_unusual(input, place, &mut lane4, memory);
             }
         }
-        self.lanes.lane4 = lane4;
+        lane4.put_back(&mut self.lanes.lane4);
     }
 
     /// A frame for a group, or one that carries IPv4 with options or something else.

@@ -11,7 +11,7 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::adjacency::Kept;
-use super::lane::{Brief, Lane};
+use super::lane::Brief;
 use super::port::PortPlan;
 use super::slow::Why;
 use super::version::Version;
@@ -52,7 +52,7 @@ impl Router {
     }
 
     fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
-        let lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        let lane = A::lane(&mut self.lanes).take();
         let mut decided = mem::take(&mut self.lanes.decided);
         let mut at = 0;
         loop {
@@ -72,7 +72,7 @@ impl Router {
             at += 1;
         }
         self.lanes.decided = decided;
-        *A::lane(&mut self.lanes) = lane;
+        lane.put_back(A::lane(&mut self.lanes));
     }
 
     /// A packet leaves the fast path.

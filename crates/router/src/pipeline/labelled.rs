@@ -190,9 +190,9 @@ impl Router {
 
     /// A packet from which all labels came off is one that came without.
     fn parse_again<M: Memory>(&mut self, input: usize, place: Place, memory: &mut M) {
-        let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
+        let mut lane4 = self.lanes.lane4.take();
         self.parse_unusual(input, place, &mut lane4, memory);
-        self.lanes.lane4 = lane4;
+        lane4.put_back(&mut self.lanes.lane4);
     }
 
     /// Sends a packet with more labels to a next hop; without any if it has none and gets none.

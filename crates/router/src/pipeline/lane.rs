@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::BATCH;
 use crate::classifier::RuleId;
@@ -49,16 +50,18 @@ pub struct Lane<A> {
 }
 
 impl<A> Lane<A> {
-    /// What stands for a lane that is elsewhere.
-    pub(super) fn empty() -> Lane<A> {
-        Lane {
-            packets: 0,
-            briefs: Vec::new(),
-            keys: Vec::new(),
-            destinations: Vec::new(),
-            rules: Vec::new(),
-            next: Vec::new(),
-        }
+    /// Takes the lane out of its place for a stage that needs the router as well ([`Lane::put_back`]).
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Lane<A> {
+        let (packets, briefs, keys) = (0, Vec::new(), Vec::new());
+        let (destinations, rules, next) = (Vec::new(), Vec::new(), Vec::new());
+        mem::replace(self, Lane { packets, briefs, keys, destinations, rules, next })
+    }
+
+    /// Puts it back. What stood for it owns nothing to free, which is not looked for: that cost as much as a packet.
+    #[inline(always)]
+    pub(super) fn put_back(self, place: &mut Lane<A>) {
+        mem::forget(mem::replace(place, self));
     }
 }
 

@@ -8,7 +8,6 @@ use nilometer_queue::{Contract, ContractError};
 use nilometer_wire::Time;
 
 use super::Router;
-use super::lane::Lane;
 use super::reserved::ReservedFlows;
 use super::version::Version;
 use crate::classifier::Action;
@@ -27,7 +26,7 @@ impl Router {
 
     #[inline(never)]
     fn meet_reservations_of<A: Version>(&mut self, input: usize) {
-        let mut lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        let mut lane = A::lane(&mut self.lanes).take();
         let mut found = mem::take(&mut self.reserved.found);
         found.clear();
         found.resize(lane.packets, None);
@@ -45,7 +44,7 @@ impl Router {
             lane.next[at] = pinned.or(lane.next[at]);
         }
         self.reserved.found = found;
-        *A::lane(&mut self.lanes) = lane;
+        lane.put_back(A::lane(&mut self.lanes));
     }
 
     /// The filters of reservations.

@@ -87,6 +87,7 @@ impl<'a> Batch<'a> {
     ///
     /// # Panics
     /// When there are more than [`PACKETS_MAX`].
+    #[inline]
     pub fn new(packets: &'a [PacketFacts], memory: &'a mut (dyn Memory + 'a)) -> Batch<'a> {
         assert!(packets.len() <= PACKETS_MAX, "a batch has at most {PACKETS_MAX} packets");
         let (dropped, changed) = (PacketSet::default(), PacketSet::default());

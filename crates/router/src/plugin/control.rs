@@ -384,7 +384,9 @@ impl ControlUnit {
         } else {
             slot.counters.packets += packets.len() as u64;
             slot.counters.bytes += ip_bytes;
-            slot.counters.dropped += (passage.dropped.len() - relabelled) as u64;
+            if !passage.dropped.is_empty() {
+                slot.counters.dropped += (passage.dropped.len() - relabelled) as u64;
+            }
         }
         if failed.is_some() || !effects.is_empty() {
             self.settle(now, at, first.input(), failed);
