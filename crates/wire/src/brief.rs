@@ -1,29 +1,29 @@
-//! A packet in brief: what a flow meter asks of it, in words.
+//! A packet in brief: the fields that a flow meter needs, as machine words.
 //!
-//! An [`IpPacket`] says all that headers say, as one would read it, and is taken apart again by whoever
-//! asks for a few things: its addresses are of two kinds, its transports of six. A meter looks up millions
-//! of packets a second, and asks for five-tuples, lengths, and the place of a segment. Here these are
-//! numbers, the same ones for all kinds, so that a usual frame goes from its bytes to the meter through
-//! registers.
+//! An [`IpPacket`] holds everything that the headers say, in readable form, and code that needs only a few
+//! fields has to match on it first: there are two kinds of address and six of transport. A meter looks up
+//! millions of packets a second, and needs only five-tuples, lengths and the sequence numbers of segments.
+//! Here these are plain numbers in one layout for all kinds, so that a usual frame goes from its bytes to
+//! the meter through registers.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::parsed::{IpPacket, Transport};
 
-/// Bits of a tuple's first word, above ports and protocol: the address is of IPv6.
+/// Bits of a tuple's first word, above ports and protocol: the address is IPv6.
 const SOURCE_IS_WIDE: u64 = 1 << 48;
 const DESTINATION_IS_WIDE: u64 = 1 << 49;
 const BOTH_ARE_WIDE: u64 = SOURCE_IS_WIDE | DESTINATION_IS_WIDE;
 
-/// The five-tuple of a packet in words. The first holds ports and protocol, and says which addresses are of
-/// IPv6; two addresses of IPv4 are the second, and the others are zero.
+/// The five-tuple of a packet in words. The first holds ports and protocol, and says which addresses are
+/// IPv6; the second holds both addresses if they are IPv4, and the others are then zero.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Tuple {
     first: u64,
     addresses: [u64; 4],
 }
 
-/// Word by word, as they were written: a wider load would wait for all of these writes.
+/// Compares word by word, as the words were written: a wider load would wait for all of these writes.
 impl PartialEq for Tuple {
     #[inline(always)]
     fn eq(&self, other: &Tuple) -> bool {
@@ -32,12 +32,12 @@ impl PartialEq for Tuple {
     }
 }
 
-/// What is known of a packet's user data.
+/// What is known about a packet's user data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Body {
-    /// It is a TCP segment's, and has a place.
+    /// It belongs to a TCP segment, and has a sequence number.
     Segment,
-    /// It is a UDP datagram's.
+    /// It belongs to a UDP datagram.
     Datagram,
     /// Nothing: another protocol, or a transport header that was not captured.
     #[default]
@@ -51,7 +51,7 @@ pub struct Brief {
     pub tuple: Tuple,
     /// Bytes of its outermost IP packet, header included, at original length.
     pub ip_bytes: u32,
-    /// Whose user data it carries.
+    /// What kind of user data it carries.
     pub body: Body,
     /// Bytes of user data at original length; 0 where they are unknown.
     pub payload_bytes: u32,
@@ -154,13 +154,13 @@ impl Tuple {
         self.first & !BOTH_ARE_WIDE
     }
 
-    /// Are both addresses of IPv4?
+    /// Are both addresses IPv4?
     #[inline]
     pub fn is_ipv4(&self) -> bool {
         self.first & BOTH_ARE_WIDE == 0
     }
 
-    /// The words of its addresses, of which IPv4 fills the first.
+    /// The words of its addresses; two IPv4 addresses fill only the first.
     #[inline]
     pub fn address_words(&self) -> [u64; 4] {
         self.addresses
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(seen.len(), 75);
     }
 
-    /// What the words are made of: whoever hashes a tuple depends on it.
+    /// The layout of the words, on which hashing of tuples depends.
     #[test]
     fn words_hold_addresses_ports_and_protocol_in_order() {
         let ports_and_protocol = 0x1234_5678_0000 | 200;
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Differences in two words do not make up for each other.
+    /// Equal differences in two words do not cancel out.
     #[test]
     fn tuples_with_like_differences_in_two_words_differ() {
         let zero = Tuple::of_ipv6(0, 0, 0, 0);

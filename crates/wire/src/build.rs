@@ -13,9 +13,9 @@ const HOP_LIMIT: u8 = 64;
 /// A TCP segment to build. Source and destination must be of one IP version.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
-    /// Who sends it.
+    /// Address and port of the sender.
     pub source: SocketAddr,
-    /// Whom it is for.
+    /// Address and port of the receiver.
     pub destination: SocketAddr,
     /// Sequence number.
     pub sequence: u32,

@@ -40,7 +40,8 @@ impl Checksum {
     }
 
     /// Adds the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
-    /// Addresses of two versions make no packet, and only their bytes are summed.
+    /// Two addresses of different IP versions cannot form a packet; then only their bytes are
+    /// summed.
     pub fn add_pseudo_header(
         &mut self,
         source: IpAddr,

@@ -2,8 +2,8 @@
 //!
 //! [`packet::parse`] is the door: a captured frame goes in, and what a meter needs of it comes out,
 //! after one pass over its headers. Everything else here serves it (`view` to `tunnel`), checks what
-//! it read (`checksum`) or makes frames for it to read (`build`). [`Node`] is whatever has ports and
-//! is told the time.
+//! it read (`checksum`) or makes frames for it to read (`build`). [`Node`] is a state machine that
+//! has ports and is given the time.
 #![no_std]
 
 extern crate alloc;

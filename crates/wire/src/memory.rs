@@ -1,4 +1,4 @@
-//! Where frames lie while handles of them move: what a node asks of the memory that its driver lends.
+//! Packet memory: where frames lie while their handles move. A node's driver lends it for each call.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use crate::prefetch::prefetch;
 
 /// Room in front of a frame of [`HeapMemory`], bytes.
 const HEAD_ROOM_BYTES: u16 = 64;
-/// A buffer of [`HeapMemory`] where nothing is said, bytes.
+/// The default size of a buffer of [`HeapMemory`], bytes.
 const BUFFER_BYTES: usize = 2_048;
 
 /// A frame in the memory, from its Ethernet header on, without the check sequence.
@@ -22,11 +22,11 @@ pub struct Place {
     pub bytes: u16,
 }
 
-/// Buffers that hold a frame each. Whoever has a [`Place`] has its buffer, and must hand it on or
-/// give it back, once.
+/// Buffers that hold a frame each. The holder of a [`Place`] owns its buffer, and must pass it on or give it
+/// back exactly once.
 pub trait Memory {
-    /// A buffer for a frame of `bytes`, behind the usual head-room; none when there is no room, or a
-    /// buffer cannot hold so much.
+    /// A buffer for a frame of `bytes`, behind the usual head-room; `None` when no buffer is free, or when a
+    /// buffer cannot hold that many bytes.
     fn take(&mut self, bytes: u16) -> Option<Place>;
 
     /// Takes a frame's buffer back.
@@ -35,8 +35,8 @@ pub trait Memory {
     /// The bytes of a frame.
     fn frame(&self, place: Place) -> &[u8];
 
-    /// `place` will be looked at soon: its first line is asked for. A memory that knows where a frame lies
-    /// without looking whether it is one says so faster than this.
+    /// Prefetches the first cache line of `place`, which will be read soon. A memory that knows where a frame
+    /// lies without checking that it is one can override this with something faster.
     #[inline(always)]
     fn expect(&self, place: Place) {
         prefetch(self.frame(place).as_ptr());
@@ -46,7 +46,7 @@ pub trait Memory {
     fn frame_mut(&mut self, place: Place) -> &mut [u8];
 }
 
-/// Whoever has a memory on loan lends it on.
+/// A borrowed memory can be lent on.
 impl<M: Memory + ?Sized> Memory for &mut M {
     fn take(&mut self, bytes: u16) -> Option<Place> {
         (**self).take(bytes)
@@ -86,19 +86,19 @@ impl HeapMemory {
         HeapMemory::of_buffers(limit, BUFFER_BYTES)
     }
 
-    /// At most `limit` buffers of so many bytes, 64 of which are kept free in front of a frame.
+    /// At most `limit` buffers of `buffer_bytes` bytes, 64 of which are kept free in front of a frame.
     pub fn of_buffers(limit: u32, buffer_bytes: usize) -> HeapMemory {
         let (bytes, free, is_taken) = (Vec::new(), Vec::new(), Vec::new());
         HeapMemory { bytes, buffer_bytes, limit, free, is_taken }
     }
 
-    /// Buffers that somebody has.
+    /// Buffers in use.
     pub fn taken(&self) -> usize {
         self.is_taken.len() - self.free.len()
     }
 
     /// # Panics
-    /// When nobody has the buffer.
+    /// When the buffer is not in use.
     fn range(&self, place: Place) -> Range<usize> {
         assert!(self.is_taken[place.buffer as usize], "nobody has buffer {}", place.buffer);
         let start = place.buffer as usize * self.buffer_bytes + usize::from(place.offset);

@@ -1,7 +1,7 @@
 //! Enumerations whose values have names: value, name and meaning stand in one row.
 
 /// Declares an enumeration of values without fields, each with the name by which files, scripts and
-/// people know it. Whatever counts, lists or prints the values takes them from these rows.
+/// people know it. Code that counts, lists or prints the values takes them from these rows.
 ///
 /// ```
 /// nilometer_wire::named! {
@@ -39,7 +39,7 @@ macro_rules! named {
                 }
             }
 
-            /// The one of this name.
+            /// The value with this name, if there is one.
             pub fn from_name(name: &str) -> Option<$Enum> {
                 $Enum::ALL.into_iter().find(|it| it.name() == name)
             }

@@ -1,6 +1,6 @@
 //! What the headers of a frame say, in values: the IP packet, its place among fragments, its transport.
 //!
-//! [`crate::packet`] makes them, and hands them on under its own name.
+//! [`crate::packet`] makes these values and re-exports them.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -12,7 +12,7 @@ pub enum Parsed {
     Ip(IpPacket),
     /// Something else (ARP, LLC, LLDP ...), with its ethertype where it has one.
     NotIp(Option<u16>),
-    /// The snap length ended before the addresses of an IP header, so nothing can be said of it.
+    /// The snap length ended before the addresses of an IP header, so nothing is known about it.
     Cut,
     /// Headers that contradict themselves or end before they should.
     Malformed(Malformed),
@@ -106,8 +106,8 @@ pub struct TcpSegment {
     pub payload_bytes: u32,
     /// Its time stamps, where it has any and they were captured.
     pub time_stamps: Option<TimeStamps>,
-    /// Bytes of its options as its header states them, where not all of them were captured: whether it has an
-    /// option that was not found is then not known.
+    /// Bytes of its options as its header states them, where not all of them were captured: it is then
+    /// unknown whether it has an option that was not found.
     pub cut_options_bytes: Option<u8>,
 }
 

@@ -1,10 +1,9 @@
-//! Most frames are Ethernet with IP with TCP or UDP and nothing between: those are read at once.
+//! Fast path for usual frames: Ethernet, IP, and TCP or UDP with nothing between, read in one step.
 //!
-//! What the descent through layers finds step by step stands at fixed places here, once it is sure that
-//! nothing is out of the ordinary: no tags, no options or extensions of IP, no fragment, lengths that
-//! agree, nothing cut before the end of the transport header, no port of a tunnel. Any doubt, and the
-//! frame takes the descent, which alone knows what is malformed. What is found here it would have found,
-//! too.
+//! What the descent through layers finds step by step lies at fixed offsets here, once it is certain that
+//! nothing is out of the ordinary: no tags, no options or extensions of IP, no fragment, lengths that agree,
+//! nothing cut before the end of the transport header, no port of a tunnel. In any doubt the frame takes the
+//! descent, which alone decides what is malformed. Both find the same packet in a usual frame.
 
 use crate::brief::{Body, Brief, Tuple};
 use crate::ether::ethertype;
@@ -24,8 +23,8 @@ const VERSION_AND_LENGTH: u8 = 0x45;
 /// Bits of the fragment word that are zero in a datagram that is whole: more to come, and the offset.
 const FRAGMENT_BITS: u16 = 0x3fff;
 
-/// What such a frame says: in brief, and what else there is. Whoever leaves a part unread pays nothing
-/// for it, since all of this is inlined.
+/// The fields of such a frame: the brief ones, and the rest. A part that the caller leaves unread costs
+/// nothing, since all of this is inlined.
 pub(crate) struct Plain<'a> {
     pub(crate) brief: Brief,
     /// Of a segment: its options, as far as they were captured, and the bytes of its header.
@@ -38,8 +37,8 @@ pub(crate) struct Plain<'a> {
 }
 
 impl Brief {
-    /// What a frame carries, if it is a usual one: Ethernet, IP, TCP or UDP, and nothing to doubt. Others are
-    /// for [`parse`](crate::packet::parse), which finds the same packet in this one.
+    /// What a frame carries, if it is a usual one: Ethernet, IP, TCP or UDP, and nothing in doubt. Other
+    /// frames need [`parse`](crate::packet::parse), which finds the same packet in a usual frame.
     #[inline(always)]
     pub fn of_usual(link: LinkType, frame: &[u8], original_bytes: u32) -> Option<Brief> {
         match link {
@@ -49,12 +48,12 @@ impl Brief {
     }
 }
 
-/// The packet of such a frame of Ethernet; `None` where it may be another.
+/// The packet of such an Ethernet frame; `None` where the frame may not be a usual one.
 pub(crate) fn parse(frame: &[u8], original_bytes: u32) -> Option<IpPacket> {
     read(frame, original_bytes).map(Plain::packet)
 }
 
-/// Reads such a frame; `None` where it may be another.
+/// Reads such a frame; `None` where the frame may not be a usual one.
 #[inline(always)]
 pub(crate) fn read(frame: &[u8], original_bytes: u32) -> Option<Plain<'_>> {
     let (head, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
@@ -87,7 +86,7 @@ fn ipv6(packet: &[u8], length: usize) -> Option<Plain<'_>> {
     let (head, body) = packet.split_first_chunk::<IPV6_BYTES>()?;
     let payload_bytes = usize::from(word(head, 4));
     let total_bytes = IPV6_BYTES + payload_bytes;
-    // Without a stated length it is a jumbogram, or segments are made of it later.
+    // Without a stated length it is a jumbogram, or will be segmented later.
     if head[0] >> 4 != 6 || payload_bytes == 0 || total_bytes > length {
         return None;
     }
@@ -121,7 +120,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// With what the transport header says, of a payload of so many bytes.
+    /// Adds the fields of the transport header, for a payload of `length` bytes.
     #[inline(always)]
     fn continued(self, body: &'a [u8], length: usize) -> Option<Plain<'a>> {
         match self.brief.tuple.protocol() {

@@ -1,6 +1,6 @@
-//! Asking for a line of memory before it is read, so that others can be worked on while it comes.
+//! Prefetching a cache line before it is read, so that other work can be done while it is loaded.
 
-/// Asks for the line of `at`, wherever that is.
+/// Prefetches the cache line of `at`, which may be any address.
 #[inline(always)]
 pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -12,12 +12,12 @@ const PICOS_PER_BYTE_AT_ONE: u64 = 8_000_000_000_000;
 pub struct Rate(u64);
 
 impl Rate {
-    /// `bits_per_second`, or nothing when it is zero: nothing ever leaves a link without a rate.
+    /// `bits_per_second`, or nothing when it is zero: no frame ever leaves a link without a rate.
     pub const fn new(bits_per_second: u64) -> Option<Rate> {
         if bits_per_second == 0 { None } else { Some(Rate(bits_per_second)) }
     }
 
-    /// `megabits` times 10⁶ bits per second; zero is taken for one bit per second.
+    /// `megabits` times 10⁶ bits per second; zero is taken as one bit per second.
     pub const fn from_megabits(megabits: u64) -> Rate {
         Rate(if megabits == 0 { 1 } else { megabits.saturating_mul(1_000_000) })
     }

@@ -63,13 +63,14 @@ fn tcp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop
     }))
 }
 
-/// What was captured of the options of a TCP header of so many bytes.
+/// The captured part of the options of a TCP header of `header_bytes` bytes.
 #[inline(always)]
 pub(crate) fn options(head: &[u8], header_bytes: usize) -> &[u8] {
     head.get(TCP_HEADER_BYTES..header_bytes.min(head.len())).unwrap_or_default()
 }
 
-/// Bytes of the options of a TCP header of so many bytes, if these are not all of them.
+/// Bytes of the options of a TCP header of `header_bytes` bytes, if `captured` does not hold all of
+/// them.
 pub(crate) fn cut_options_bytes(captured: &[u8], header_bytes: usize) -> Option<u8> {
     let stated = header_bytes.saturating_sub(TCP_HEADER_BYTES);
     (captured.len() < stated).then_some(stated as u8)

@@ -2,7 +2,7 @@
 //!
 //! IP in IP (RFC 2003, 2473, 4213), GRE (RFC 2784, 2890, 1701 routing and 2637's version 1), Ethernet
 //! in IP (RFC 3378), VXLAN (RFC 7348), Geneve (RFC 8926) and GTP-U (3GPP TS 29.281). UDP tunnels are
-//! known by their port and must look the part; whatever does not is left as it is.
+//! recognised by their port, and their headers must be valid; other datagrams are left as they are.
 
 use crate::ether;
 use crate::ip::Layer;

@@ -2,12 +2,12 @@
 //!
 //! A capture with a snap length keeps the first bytes of a frame and its original length. Every
 //! parser here asks a [`View`] for the bytes it needs and learns which of two things is wrong when
-//! they are not there: the capture was cut (`Stop::Cut`, nobody's fault), or the packet itself ends
-//! too early (`Stop::Malformed`).
+//! they are not there: the capture was cut (`Stop::Cut`, no fault of the packet), or the packet
+//! itself ends too early (`Stop::Malformed`).
 
 use crate::parsed::Malformed;
 
-/// Why a parser could not go on.
+/// Why a parser could not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The snap length ended the captured bytes here.
@@ -24,8 +24,8 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A whole frame. An `original_bytes` below what was captured is a slip of the capture's writer
-    /// and gives way to the captured length.
+    /// A whole frame. An `original_bytes` below what was captured is an error of the capture's
+    /// writer; the captured length replaces it.
     pub(crate) fn new(seen: &'a [u8], original_bytes: u32) -> View<'a> {
         View { seen, length: seen.len().max(original_bytes as usize) }
     }
@@ -78,13 +78,13 @@ pub(crate) enum Payload<'a> {
     Other(Option<u16>),
 }
 
-/// The big-endian 16-bit word at `at`; the caller has asked for these bytes.
+/// The big-endian 16-bit word at `at`; the caller has checked that these bytes are there.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The big-endian 32-bit word at `at`; the caller has asked for these bytes.
+/// The big-endian 32-bit word at `at`; the caller has checked that these bytes are there.
 #[inline]
 pub(crate) fn double_word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

@@ -56,7 +56,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What holds of any parse whatever the bytes.
+/// What holds for every parse, whatever the bytes.
 fn check(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
     let parsed = parse(link, frame, original_bytes);
     if let Parsed::Ip(packet) = parsed {

@@ -226,7 +226,7 @@ fn nesting_ends_at_its_limit() {
     assert_eq!(parsed, Parsed::Malformed(Malformed::LinkHeadersMany));
 }
 
-/// One more than the limits allow is told from as many as they allow.
+/// As many headers as the limits allow are passed, and one more is not.
 #[test]
 fn as_many_headers_as_the_limits_say_are_passed() {
     let [from, to]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
@@ -256,7 +256,7 @@ fn as_many_headers_as_the_limits_say_are_passed() {
     }
     let mac: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     for count in 0..6 {
-        // Of the four headers that a pseudowire may have, its own type is one.
+        // The pseudowire's own type counts as one of the four headers that it may have.
         let rest = joined(&[&mac[1..], &[0x81, 0, 0, 1].repeat(count), &[8, 0], &inner]);
         // An address that begins with a nibble of zero needs the word, another does not.
         for first in [&[0x12][..], &[0, 0, 0, 0, 2]] {
@@ -387,7 +387,8 @@ fn offloaded_packets_take_the_frames_length() {
     assert_innermost(ip(LinkType::RawIp, &packet), packet.len(), false, "IPv6");
 }
 
-/// The payload's checksum is filled in where all of its place is there, and nothing else is touched.
+/// The payload's checksum is filled in where the whole checksum field is there, and nothing else is
+/// touched.
 #[test]
 fn checksums_are_filled_in_from_the_first_length_that_holds_them() {
     for (from, to) in [("198.18.0.1", "198.18.1.2"), ("fd00::1", "fd00::2")] {

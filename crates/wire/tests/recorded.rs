@@ -1,9 +1,9 @@
-//! A recording: what damaged frames of every kind are read as, kind by kind.
+//! A recording: how damaged frames of every kind are parsed, kind by kind.
 //!
-//! Nobody derived these numbers; they are what the parsers said when they were written down, after
-//! each had been tested against its document. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-wire`, and then read: which kinds changed, and was
-//! that meant?
+//! These numbers were not derived; they are what the parsers returned when the table was written,
+//! after each parser had been tested against its document. A line that changes on purpose is
+//! written anew with `UPDATE=1 cargo test --release -p nilometer-wire`, and then read: which kinds
+//! changed, and was that meant?
 
 mod recording;
 
@@ -172,7 +172,7 @@ fn links() -> Vec<(LinkType, Vec<u8>)> {
 }
 
 /// A line: how many were IP (inside a tunnel), something else, cut, malformed; and a digest of all
-/// that was said of them.
+/// parse results.
 fn line(name: &str, link: LinkType, base: &[u8], table: &mut String) {
     let (mut chance, mut digest) = (Chance(77), Digest::new());
     let (mut ip, mut inner, mut other, mut cut, mut malformed) = (0, 0, 0, 0, 0);

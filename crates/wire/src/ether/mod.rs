@@ -6,7 +6,7 @@ pub(crate) mod ppp;
 use crate::parsed::Malformed;
 use crate::view::{Payload, Stop, View, word};
 
-/// Ethertypes that lead on.
+/// Ethertypes behind which parsing continues.
 pub(crate) mod ethertype {
     pub(crate) const IPV4: u16 = 0x0800;
     pub(crate) const IPV6: u16 = 0x86dd;

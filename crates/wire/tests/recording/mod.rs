@@ -1,7 +1,7 @@
-//! Recordings: tables of what deterministic runs came to, held against what was written down.
+//! Recordings: tables of the results of deterministic runs, compared with those in a file.
 //!
-//! A recording says what was, not what is right; that is for the other tests. It stands guard over the
-//! many small decisions that nobody means to change. Where a line differs and the change is meant,
+//! A recording says what was, not what is right; that is for the other tests. It guards the many small
+//! decisions that should not change by accident. Where a line differs and the change is meant,
 //! `UPDATE=1 cargo test --release -p CRATE` writes the tables anew, and the difference is read: which
 //! lines changed, and was that meant? Tests of several crates include this file.
 
@@ -9,7 +9,7 @@
 
 use std::fmt::{Debug, Write};
 
-/// FNV-1a over everything that was said.
+/// FNV-1a over the debug text of all values added.
 #[derive(Clone, Copy, Debug)]
 pub struct Digest(pub u64);
 
@@ -23,12 +23,12 @@ impl Write for Digest {
 }
 
 impl Digest {
-    /// Of nothing.
+    /// The digest of no values.
     pub fn new() -> Digest {
         Digest(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Adds what a value says of itself.
+    /// Adds the debug text of a value.
     pub fn say(&mut self, what: impl Debug) {
         write!(self, "{what:?}").unwrap();
     }
@@ -41,7 +41,7 @@ pub fn digest(text: &str) -> u32 {
     (digest.0 >> 32) as u32 ^ digest.0 as u32
 }
 
-/// Holds a table against the one in a file, line by line.
+/// Compares a table with the one in a file, line by line.
 pub fn compare(file: &str, table: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(file, table).expect("a recording");
