@@ -18,9 +18,10 @@ pub const NEARLY_MAX: f64 = 2.0;
 /// By Kolmogorov's law it is the floor of 44 samples.
 pub const KS_FLOOR_MAX: f64 = 0.25 / NEARLY_MAX;
 
-/// The same for a Jensen-Shannon divergence, in bits. Popularities of which half of all draws go
-/// elsewhere are at least 1 - h(1/4) = 0.189 apart, and the divergence of a sample is that of its law and
-/// its floor together, so that much is within [`NEARLY_MAX`] floors from this floor on.
+/// The widest floor of a Jensen-Shannon divergence by which likeness can be told, in bits. Two
+/// popularities that send half of all draws to different members are at least 1 - h(1/4) = 0.189 apart,
+/// and the divergence of a sample is that of its law and its floor together, so that much is within
+/// [`NEARLY_MAX`] floors from this floor on.
 pub const JSD_FLOOR_MAX: f64 = 0.189 / (NEARLY_MAX - 1.0);
 
 /// The KS distance that as many samples have from their own law, in the median: √n times it tends to
@@ -43,7 +44,7 @@ pub fn is_too_few(fidelity: &Fidelity) -> bool {
 mod tests {
     use super::*;
 
-    /// 44 samples of an exponential law are told from twice as long times, and 43 are not.
+    /// 44 samples of an exponential law can be distinguished from times twice as long, and 43 cannot.
     #[test]
     fn the_widest_floor_is_that_of_44_samples() {
         let at = |count: u64| {

@@ -7,9 +7,9 @@ use super::verdict::Span;
 /// The top of a page: what was run, two sentences, how large it was, where to look, what to doubt.
 #[derive(Debug)]
 pub struct Heading<'a> {
-    /// Where one is.
+    /// The path to this page, for the breadcrumb.
     pub crumb: Vec<String>,
-    /// What it came to.
+    /// The result, in sentences.
     pub sentences: Vec<Vec<Span>>,
     /// How large it was.
     pub lede: String,

@@ -1,4 +1,4 @@
-//! What is known from inside the device, where it is our router: its queues, and why it dropped.
+//! What our router reports about itself when it is the device: its queues, and why it dropped.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ use super::lenient;
 pub struct Queue {
     /// The port: `client` or `server`.
     pub port: String,
-    /// Who waited before its link.
+    /// The queueing discipline before its link.
     pub discipline: String,
-    /// What was said of the link: "8 Mb/s, 20 ms longer"; empty where nothing was.
+    /// The configuration of the link: "8 Mb/s, 20 ms longer"; empty where there is none.
     pub link: String,
     /// Before the link.
     pub output: Waiting,
@@ -55,14 +55,14 @@ pub struct QueueStep {
     pub max_packets: u64,
 }
 
-/// Losses by reason, and what its filters met.
+/// Losses by reason, and what its filters matched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LossTable {
     /// One for each place and reason.
     pub rows: Vec<LossRow>,
-    /// What the meter calls lost beyond these, to the servers and to the clients; below zero where the
-    /// router counts more.
+    /// Packets that the meter counts as lost beyond these rows, to the servers and to the clients;
+    /// below zero where the router counts more.
     pub unexplained: [i64; 2],
     /// Filters: number and action, packets, bytes.
     pub filters: Vec<(String, u64, u64)>,

@@ -1,7 +1,7 @@
 //! The report: results drawn as one self-contained HTML page.
 //!
 //! A run writes its [`story::Story`] to `report.json`; [`page::render`] turns it into HTML with
-//! inline SVG and nothing fetched from anywhere; [`verdict::Headline`] says it in two sentences.
+//! inline SVG and nothing fetched from anywhere; [`verdict::Headline`] sums it up in two sentences.
 
 mod inside;
 mod lenient;
@@ -46,7 +46,7 @@ pub const PAGE_FILE: &str = "report.html";
 /// Bytes of a story at most.
 const STORY_BYTES_MAX: u64 = 256 << 20;
 
-/// What a story says first: by which version's rules it is to be read.
+/// The first member of a story: the version of the format in which it is to be read.
 #[derive(Deserialize)]
 struct Mark {
     format: Option<String>,

@@ -61,12 +61,12 @@ pub fn sentence(likeness: &[Likeness]) -> String {
     verdict.plain().trim_end().to_owned()
 }
 
-/// A law as a sentence has it.
+/// The name of a law in a sentence.
 fn name(law: &Likeness) -> String {
     law.name.replace('_', " ")
 }
 
-/// Every law with its distance, its floor and what is said of it; nothing where no original was observed.
+/// Every law with its distance, its floor and its verdict; empty where no original was observed.
 pub fn table(story: &Story) -> String {
     if story.likeness.is_empty() {
         return String::new();

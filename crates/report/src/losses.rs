@@ -1,10 +1,10 @@
-//! Tables of what our router says of itself: losses by reason, queues, filters.
+//! Tables of what our router reports about itself: losses by reason, queues, filters.
 
 use super::format::{bytes, count, significant};
 use super::story::{Queue, Story, Waiting};
 use super::tables;
 
-/// Losses by reason and direction, down to what nothing explains; empty for other devices.
+/// Losses by reason and direction, and last the unexplained ones; empty for other devices.
 pub fn table(story: &Story) -> String {
     let rows = rows(story);
     if rows.is_empty() {
@@ -60,7 +60,7 @@ pub fn queues(story: &Story) -> String {
     tables::table("Queues of the router", &head, &rows.collect::<Vec<_>>())
 }
 
-/// What the filters met; empty where there are none.
+/// Packets and bytes that the filters matched; empty where there are no filters.
 pub fn filters(story: &Story) -> String {
     let all = story.losses.iter().flat_map(|losses| &losses.filters);
     let row = |(what, packets, octets): &(String, u64, u64)| {

@@ -33,9 +33,9 @@ pub struct Fidelity {
     /// Median distance of independent samples of the same count drawn from the model.
     #[serde(deserialize_with = "lenient::number")]
     pub floor: f64,
-    /// 5th percentile of the same.
+    /// 5th percentile of these distances.
     pub floor_p5: Option<f64>,
-    /// 95th percentile of the same.
+    /// 95th percentile of these distances.
     pub floor_p95: Option<f64>,
     /// distance ÷ floor; `None` where the floor is zero or unknown.
     pub ratio: Option<f64>,
@@ -87,9 +87,9 @@ pub struct PacketCounts {
     /// Left it.
     #[serde(rename = "out")]
     pub left: u64,
-    /// Entered, and nothing that left matches them.
+    /// Entered, and no packet that left matches them.
     pub lost: u64,
-    /// Left, and nothing that entered matches them.
+    /// Left, and no packet that entered matches them.
     pub originated: u64,
     /// Were addressed to the device.
     pub consumed: u64,
@@ -154,7 +154,7 @@ pub struct DelaySecond {
     /// Start, seconds since the traffic began.
     #[serde(deserialize_with = "lenient::number")]
     pub start_s: f64,
-    /// Its length in seconds; 0 where it is not said, and 1 is meant.
+    /// Its length in seconds; 0 where the file does not state it, which means 1.
     #[serde(deserialize_with = "lenient::number")]
     pub length_s: f64,
     /// Median delay, nanoseconds; `None` where no packet passed.
@@ -175,7 +175,7 @@ impl DelaySecond {
         self.start_s + if self.length_s > 0.0 { self.length_s } else { 1.0 }
     }
 
-    /// Its middle, likewise.
+    /// Its middle, seconds since the traffic began.
     pub fn middle_s(&self) -> f64 {
         0.5 * (self.start_s + self.end_s())
     }

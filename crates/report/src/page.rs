@@ -1,4 +1,5 @@
-//! The page: verdict, warnings, what was asked, sent, seen, what the device did, and the details.
+//! The page: verdict, warnings, what was requested, sent and seen, what the device did, and the
+//! details.
 
 use super::figure::{
     Figure, coverage, delay, distribution, fidelity, lateness, queue, rank, size, tail, trouble,
@@ -11,7 +12,7 @@ use super::story::{Header, Paths, Story};
 use super::verdict::{Headline, Span};
 use super::{likeness, losses, script, style, tables};
 
-/// How pages of ours begin, and no others.
+/// How our pages begin, and no other pages.
 pub const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
                              <meta name=\"generator\" content=\"Nilometer\">\n";
 

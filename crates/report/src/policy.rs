@@ -1,10 +1,10 @@
 //! What a browser may do with a page: show it, with its own style and its own script, and nothing else.
 //!
-//! The page says so itself by a content security policy (W3C, Content Security Policy Level 3), since it is
-//! a file that nobody serves. Its one script and its one style are named by their digests (section 8.3), so
-//! that text from outside, should it ever escape the escaping, is shown and not run. Nothing is fetched, no
-//! form is sent, and no base is set. Who serves pages may forbid more, scripts altogether for example: every
-//! figure is drawn without, and only the read-out beneath the pointer is missing.
+//! The page carries its own content security policy (W3C, Content Security Policy Level 3), since it is a
+//! file without a server. Its one script and its one style are named by their digests (section 8.3), so that
+//! text from outside, should it ever escape the escaping, is shown and not run. Nothing is fetched, no form
+//! is sent, and no base is set. A server of pages may forbid more, for example all scripts: every figure is
+//! drawn without them, and only the read-out beneath the pointer is then missing.
 
 use sha2::{Digest, Sha256};
 

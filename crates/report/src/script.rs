@@ -2,7 +2,7 @@
 //!
 //! The page is complete without it. It reads no second copy of the numbers: each panel carries its
 //! axes (`data-x`, `data-y`: kind, domain, range, unit) and each line its name, so that values are
-//! had back from the drawn coordinates, to the precision of a tenth of a figure unit.
+//! computed back from the drawn coordinates, to the precision of a tenth of a figure unit.
 
 /// The whole script, inlined into the page.
 pub const READOUT: &str = r#"

@@ -27,7 +27,7 @@ pub const POINTS_MAX: usize = 2_000;
 pub struct Paths {
     /// Forwarded in the kernel, past the pipeline, by a shortcut.
     pub shortcut: u64,
-    /// Through the pipeline, as far as each went, and not by the slow path.
+    /// Through the pipeline, wholly or in part, and not by the slow path.
     pub pipeline: u64,
     /// By the slow path: ARP and neighbour discovery, errors, options, what is for the router itself.
     pub slow_path: u64,
@@ -67,14 +67,17 @@ pub struct Story {
     pub execution: Execution,
     /// Distance between measured traffic and the model, beside its sampling floor.
     pub fidelity: Vec<Fidelity>,
-    /// The copy held against the original, law by law; empty where the original was not known packet by packet.
+    /// The copy compared with the original, law by law; empty where the original was not known packet by
+    /// packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub likeness: Vec<Likeness>,
-    /// The copy's share of the original's TCP payload, likewise.
+    /// The copy's share of the original's TCP payload; `None` where the original was not known packet by
+    /// packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub played: Option<f64>,
     /// How far active sessions are from the model's, interval by interval, as a share of the model's; `None`
-    /// where it asks for none, and in reports from before it was told. No sampling floor of it is known.
+    /// where the model has none, and in older reports, which do not state it. Its sampling floor is not
+    /// known.
     pub sessions_off: Option<f64>,
     /// File sizes in payload bytes, measured against the model.
     pub file_size: Comparison,
@@ -92,12 +95,12 @@ pub struct Story {
     pub wire_delay_ns: Option<Percentiles>,
     /// Delay by the path through our router, where it was the device.
     pub delay_by_path: Vec<PathDelay>,
-    /// The same, and its course, for each direction; "to servers" first.
+    /// Packets and delay, and the delay's course, for each direction; "to servers" first.
     pub directions: Vec<Direction>,
     /// Delay by size of packet, smallest class first.
     pub size_classes: Vec<SizeClass>,
-    /// Which ways packets took through our router; `None` where another was the device, and in reports
-    /// from before it was told.
+    /// Which ways packets took through our router; `None` where the device was another, and in older
+    /// reports, which do not state it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<Paths>,
     /// Queues inside our router, the clients' port first; empty for other devices.
@@ -194,7 +197,8 @@ pub struct Coverage {
     pub bytes_total: u64,
     /// Bytes that entered the model.
     pub bytes_entered: u64,
-    /// Bytes of the input whose connections the plan performs; `None` in reports from before it was told.
+    /// Bytes of the input whose connections the plan performs; `None` in older reports, which do not state
+    /// it.
     pub bytes_performed: Option<u64>,
     /// What was left out, by reason.
     pub left_out: Vec<LeftOut>,
@@ -212,7 +216,7 @@ pub struct LeftOut {
     pub bytes: u64,
 }
 
-/// One interval of the plan, and what came of it.
+/// One interval of the plan, and what was generated in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Interval {

@@ -1,6 +1,6 @@
 //! The style sheet: one set of names for colours, light and dark, and paper.
 //!
-//! Colours are Okabe and Ito's, which most colour-blind readers tell apart, and never the only
+//! Colours are Okabe and Ito's, which most colour-blind readers can distinguish, and never the only
 //! difference: the model is dashed, the wire thin and grey, p99 fine, loss in bars. The same thing
 //! has the same colour in every figure. Text in figures grows on narrow screens, where the figure
 //! itself shrinks.

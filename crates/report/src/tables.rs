@@ -84,7 +84,7 @@ pub fn fidelity(story: &Story) -> String {
     framed("", "Against the model", &head, &rows, &judged)
 }
 
-/// How many samples each distance is of.
+/// How many samples each distance is measured from.
 pub fn samples(story: &Story) -> String {
     let row = |f: &Fidelity| vec![name(f.name).to_owned(), count(f.count)];
     let rows: Vec<Vec<String>> = story.fidelity.iter().map(row).collect();

@@ -1,13 +1,13 @@
 //! Thinning: which few points of a long sorted sample draw the same curve.
 //!
 //! A curve a few hundred pixels wide needs a few hundred points, but not evenly chosen ones: a CDF
-//! needs its tails. [`grid`] takes values at even ranks, so that between two of them never lies more
-//! than `1 / limit` of the sample; [`tail_grid`] spends half of its points on ranks that approach
-//! the maximum geometrically, so that the packet that was slowest of a million is still drawn. The
-//! cumulative share at the chosen values ([`cumulative`]) is exact, not interpolated. Of a course over
-//! time [`outline`] keeps the points without which the line would be seen to differ (Douglas and
-//! Peucker 1973): the end points, and again and again the point farthest from the line between two
-//! that are kept, until none is farther than the slack.
+//! needs its tails. [`grid`] takes values at even ranks, so that no more than `1 / limit` of the
+//! sample ever lies between two of them; [`tail_grid`] spends half of its points on ranks that
+//! approach the maximum geometrically, so that the packet that was slowest of a million is still
+//! drawn. The cumulative share at the chosen values ([`cumulative`]) is exact, not interpolated. Of a
+//! course over time [`outline`] keeps the points without which the line would be seen to differ
+//! (Douglas and Peucker 1973): the end points, and again and again the point farthest from the line
+//! between two that are kept, until none is farther than the slack.
 
 use super::story::Curve;
 

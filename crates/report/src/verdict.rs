@@ -5,11 +5,11 @@
 //! nearly so, beyond it differs, and the sentence names where. The second says what the device did:
 //! by how much its median delay exceeds that of the bare wire, and what became of the packets.
 //!
-//! Few samples have a wide floor, and within two wide floors of the model lies almost anything. Such
-//! a distribution is said to be like the model by nobody: it is named with its count, as one of which
-//! nothing can be told ([`super::enough`]). What differs by more than two floors differs all the same,
-//! however few it took to show it. Last, the sentence says when the model speaks for little of its
-//! input, or was itself learnt from few flows: the traffic is then like a model of something else.
+//! Few samples have a wide floor, and within two wide floors of the model lies almost anything. The
+//! sentence never calls such a distribution like the model: it names it with its count, as too few to
+//! judge ([`super::enough`]). What differs by more than two floors differs all the same, however few
+//! samples show it. Last, the sentence says when the model covers little of its input, or was itself
+//! learnt from few flows: the traffic is then like a model of something else.
 
 pub use super::enough::{ALIKE_MAX, NEARLY_MAX};
 use super::enough::{KS_FLOOR_MAX, is_too_few, ks_floor};
@@ -19,7 +19,7 @@ use super::story::{Coverage, Fidelity, PacketCounts, Percentiles, Story, Trait};
 /// Active sessions that are farther off than this share are worth a word.
 pub const SESSIONS_OFF: f64 = 0.25;
 
-/// A model that speaks for less than this share of its input's bytes is worth a word.
+/// A model that covers less than this share of its input's bytes is worth a word.
 pub const COVERAGE_LOW: f64 = 0.5;
 
 /// A run of words, important or not.
@@ -82,7 +82,8 @@ impl Headline {
         }
         let (few, enough): (Vec<_>, Vec<_>) =
             ratios(&story.fidelity).partition(|(fidelity, _)| is_too_few(fidelity));
-        // Of too few files the addresses cannot speak for the whole, nor can what takes one value only.
+        // Where files are too few, the addresses cannot stand for the whole; nor can a trait that takes
+        // one value only.
         let few_files = few.iter().any(|(fidelity, _)| fidelity.name == Trait::FileSize);
         let decides = |(fidelity, ratio): &(&Fidelity, f64)| {
             *ratio > NEARLY_MAX || few.is_empty() || !few_files && fidelity.floor > 0.0
@@ -135,7 +136,7 @@ impl Headline {
         }
     }
 
-    /// Too little was made for anything to be told.
+    /// Says that too little was generated for any verdict.
     fn untold(&mut self, story: &Story, few: &[(&Fidelity, f64)]) {
         let made: u64 = story.intervals.iter().map(|interval| interval.flows_generated).sum();
         let too = if story.header.interrupted { "too" } else { "Too" };
@@ -151,9 +152,9 @@ impl Headline {
         }
     }
 
-    /// What the model was made of, where that is little.
+    /// Says what the model was learnt from, where that is little.
     fn rests_on(&mut self, coverage: &Coverage) {
-        // A model by hand speaks for no input.
+        // A model written by hand covers no input.
         if coverage.bytes_total == 0 {
             return;
         }
@@ -270,7 +271,7 @@ fn sample(of: Trait) -> &'static str {
     }
 }
 
-/// What goes before item `i` of so many.
+/// What goes before item `i` of `all`.
 fn joint(i: usize, all: usize) -> &'static str {
     match (i, all - i) {
         (0, _) => "",

@@ -1,4 +1,4 @@
-//! Coverage: how much of the input the model speaks for.
+//! Coverage: how much of the input entered the model.
 
 use super::super::format::{self, count, percent};
 use super::super::plot::Mark;

@@ -1,4 +1,4 @@
-//! Loss and order over time: drawn where there was any, said where there was none.
+//! Loss and reordering over time: drawn where there was any, stated where there was none.
 
 use super::super::format::count;
 use super::super::plot::axis::{Axis, Unit};

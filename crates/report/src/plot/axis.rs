@@ -49,7 +49,7 @@ impl Unit {
         }
     }
 
-    /// The name the hover read-out knows it by.
+    /// Its name in the hover read-out.
     fn key(self) -> &'static str {
         match self {
             Unit::Count | Unit::Times => "count",
@@ -129,7 +129,7 @@ fn inside(at: f64, text: &str) -> f64 {
     at.clamp(half, (WIDTH - half).max(half))
 }
 
-/// One in so many ticks gets a text: as few as leaves room between each two.
+/// One in this many ticks gets a text: the smallest number that leaves room between each two.
 fn every(texts: &[(f64, String)]) -> usize {
     let room = |[(at, text), (next, after)]: [&(f64, String); 2]| {
         let middle = inside(*next, after) - inside(*at, text);

@@ -13,7 +13,7 @@ pub struct Bar {
     pub right: f64,
     /// How high it is.
     pub value: f64,
-    /// What it says when pointed at.
+    /// What it shows when pointed at.
     pub title: String,
 }
 

@@ -20,7 +20,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// A scale over `domain`, mended where it is empty, reversed or not finite.
+    /// A scale over `domain`, repaired where it is empty, reversed or not finite.
     pub fn new(kind: ScaleKind, domain: [f64; 2], range: [f64; 2]) -> Scale {
         let bound = |v: f64, otherwise: f64| match v.is_finite() {
             true => v.clamp(-1e30, 1e30),
