@@ -1,14 +1,14 @@
-//! A draw of whole sessions, where there are more than can be played.
+//! A sample of whole sessions, where there are more than can be played.
 //!
-//! Sessions are put in the order of their bytes and cut into strata of neighbours, and of each stratum the one with the
-//! least hash is taken: each has the same chance, and small and large ones come in their own shares, which an
-//! independent draw of a heavy-tailed law would not give. Of [`Drawn::within`] the largest that fit are taken first,
-//! because most of the bytes are theirs.
+//! Sessions are put in the order of their bytes and cut into strata of neighbours, and from each stratum the one with
+//! the least hash is taken: each session has the same chance, and small and large ones keep their shares, which an
+//! independent draw of a heavy-tailed law would not give. [`Drawn::within`] first takes the largest sessions that
+//! fit, because they hold most of the bytes.
 //!
 //! [`Drawn::spread`] draws over the whole of a long original and moves each session: where a share *p* of the sessions
 //! is taken and the time at which each begins is multiplied by *p*, as many begin in a second as before, while each
 //! connection keeps its own time. Some begin before the run does (the lead), so that the run starts with connections
-//! under way. Sessions of one pair move closer together; those that come within the bound become one, which
+//! under way. Sessions of one pair move closer together; those closer than the bound merge into one, which
 //! [`Drawn::sessions_played`] counts. A client port that the original used again is replaced, so that no two
 //! connections have the same ends at the same time.
 
@@ -24,22 +24,23 @@ use nilometer_wire::packet::{IpPacket, Transport};
 use crate::connection::Connection;
 use crate::sessions::{Brief, sessions_of_briefs};
 
-/// Sessions that [`Drawn::within`] takes for their bytes alone, at most; no more than half of what it may take.
+/// The most sessions that [`Drawn::within`] takes for their size alone; together they fill at most half of its
+/// limits.
 const LARGEST: usize = 1_024;
 
-/// No port below this one replaces another.
+/// The lowest port that may replace another.
 const PORT_MIN: u16 = 1_024;
 
-/// What is drawn at most.
+/// The most that is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawLimits {
     /// Connections.
     pub connections: u64,
-    /// Steps of them all.
+    /// Steps of all connections.
     pub steps: u64,
 }
 
-/// How much there is of something.
+/// A count of sessions, and of all they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Sessions.
@@ -48,7 +49,7 @@ pub struct Amount {
     pub connections: u64,
     /// Their IP packets.
     pub packets: u64,
-    /// The bytes of these.
+    /// Bytes of these packets.
     pub octets: u64,
     /// Their payload bytes, each once.
     pub payload_bytes: u64,
@@ -56,11 +57,11 @@ pub struct Amount {
     pub steps: u64,
 }
 
-/// A connection that was drawn, from its first packet until another one between the same ends begins.
+/// A connection of the original, from its first packet until another one between the same ends begins.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     start_ns: u64,
-    /// How much earlier it is played than it was; none where it is not drawn.
+    /// How much earlier it is played than in the original; `None` if it is not drawn.
     earlier_ns: Option<u64>,
     client: SocketAddr,
     /// The client's port when it is played.
@@ -102,11 +103,12 @@ impl FreePorts {
 pub struct Drawn {
     /// Both ends of connections, the lesser first, and the connections that were between them, by their starts.
     between: BTreeMap<[SocketAddr; 2], Vec<Taken>>,
-    /// What there is.
+    /// The whole original.
     pub all: Amount,
-    /// What was drawn.
+    /// The part that was drawn.
     pub drawn: Amount,
-    /// Sessions that this is when it is played: fewer where those of one pair come within the bound of each other.
+    /// Sessions when it is played: fewer than were drawn where those of one pair come within the bound of each
+    /// other.
     pub sessions_played: u64,
 }
 
@@ -134,7 +136,8 @@ impl Drawn {
         drawn
     }
 
-    /// As large a share of all sessions as the limits allow, when they were; the largest that fit first.
+    /// As large a share of all sessions as the limits allow, at their original times; the largest that fit
+    /// are taken first.
     pub fn within(all: &[Brief], bound_ns: u64, limits: DrawLimits) -> Drawn {
         Drawn::of(all, bound_ns, |sessions| {
             let taken = with_the_largest(sessions, [limits.connections, limits.steps]);
@@ -142,7 +145,8 @@ impl Drawn {
         })
     }
 
-    /// Those that `choose` names of sessions in the order of their bytes, with how much earlier they are played.
+    /// The sessions that `choose` selects from a list ordered by bytes, each with how much earlier it is played,
+    /// ns.
     fn of(
         all: &[Brief],
         bound_ns: u64,
@@ -185,7 +189,7 @@ impl Drawn {
         made
     }
 
-    /// Gives each drawn connection that has the ends of an earlier one a client port which the pair never used; where
+    /// Gives each drawn connection that has the ends of an earlier one a client port that the pair never used; where
     /// all are in use it keeps its own.
     fn replace_ports(&mut self) {
         let mut free: BTreeMap<[IpAddr; 2], FreePorts> = BTreeMap::new();
@@ -201,8 +205,8 @@ impl Drawn {
         }
     }
 
-    /// A packet when it is played, ns since 1970, with the client's port that it then has; none where its connection is
-    /// not drawn.
+    /// A packet as it is played: its time, ns since 1970, and the packet with the client port that it then has; `None`
+    /// if its connection is not drawn.
     pub fn packet(&self, stamp_ns: u64, packet: &IpPacket) -> Option<(u64, IpPacket)> {
         let mut packet = *packet;
         let Transport::Tcp(segment) = &mut packet.transport else { return None };
@@ -218,7 +222,7 @@ impl Drawn {
         Some((at_ns, packet))
     }
 
-    /// A connection when it is played; none where it is not drawn.
+    /// A connection as it is played; `None` if it is not drawn.
     pub fn connection(&self, mut one: Connection) -> Option<Connection> {
         let taken = self.taken(one.start_ns, one.client, one.server)?;
         let earlier_ns = taken.earlier_ns?;
@@ -259,7 +263,7 @@ impl Amount {
     }
 }
 
-/// Of sessions in the order of their bytes the largest that fit, and of the others as large a share as there is room for.
+/// Of sessions ordered by bytes: the largest that fit, and of the others as large a share as there is room for.
 fn with_the_largest(sessions: &[Listed], most: [u64; 2]) -> Vec<usize> {
     let mut used = [0, 0];
     let mut has_room = |at: usize, most: [u64; 2]| {
@@ -283,13 +287,13 @@ fn with_the_largest(sessions: &[Listed], most: [u64; 2]) -> Vec<usize> {
         let left = most[of].saturating_sub(sum(of, &largest));
         left as f64 / sum(of, &others).max(1) as f64
     };
-    // A share has the right size in the mean: what is too much of it is left out.
+    // A share has the right size only on average: sessions that no longer fit are left out.
     let drawn = stratified(sessions, &others, share(0).min(share(1)).min(1.0));
     let drawn: Vec<usize> = drawn.filter(|at| has_room(*at, most)).collect();
     [largest, drawn].concat()
 }
 
-/// A share of a list, 0 to 1: of each stratum of neighbours the session with the least hash.
+/// A share of a list, 0 to 1: the session with the least hash from each stratum of neighbours.
 fn stratified<'a>(
     sessions: &'a [Listed],
     list: &'a [usize],
@@ -303,7 +307,7 @@ fn stratified<'a>(
     })
 }
 
-/// The same number for a session on every machine.
+/// A hash of a session that is the same on every machine.
 fn hash(client: IpAddr, server: IpAddr, start_ns: u64) -> u64 {
     let [high, low] = [(start_ns >> 16) as u16, start_ns as u16];
     let key = FlowKey {
@@ -332,7 +336,7 @@ mod tests {
         SocketAddr::new(Ipv4Addr::from(host).into(), port)
     }
 
-    /// So many sessions, one a second, of three connections each; the bytes of a session are its number.
+    /// This many sessions, one a second, of three connections each; the bytes of a session are its number.
     fn briefs(sessions: u32) -> Vec<Brief> {
         let connection = |session: u32, number: u64| Brief {
             client: end(session, 1_000 + number as u16),
@@ -382,7 +386,7 @@ mod tests {
         assert!((5_990..=6_000).contains(&drawn.drawn.connections), "{:?}", drawn.drawn);
         let largest = &all[3 * (10_000 - 900)..];
         assert!(largest.iter().all(|one| played_ns(&drawn, one) == Some(one.start_ns)));
-        // Of the others one in nine or so, small and large.
+        // About one in nine of the others, small and large.
         let small = all[..9_000].iter().step_by(3).filter(|one| played_ns(&drawn, one).is_some());
         let small = small.count();
         assert!((320..=370).contains(&small), "{small} of the 3,000 smallest");
@@ -422,7 +426,7 @@ mod tests {
         }
         let drawn = Drawn::spread(&all, BOUND_NS, [ORIGIN_NS, 0], 0.01);
         assert_eq!([drawn.all.sessions, drawn.drawn.sessions], [600, 6]);
-        // A hundredth of 20 h: less than a session's bound apart, or not, as the draw has it.
+        // A hundredth of 20 h: sessions are less than the bound apart or not, depending on the draw.
         let mut starts: Vec<u64> = all.iter().filter_map(|one| played_ns(&drawn, one)).collect();
         starts.sort_unstable();
         let apart = starts.windows(2).filter(|pair| pair[1] - pair[0] > BOUND_NS).count() as u64;
@@ -452,7 +456,7 @@ mod tests {
         assert!(drawn.drawn.connections > 250, "{:?}", drawn.drawn);
     }
 
-    /// Whatever turn the pairs take, none is drawn more often than the others.
+    /// Pairs that take turns regularly are all drawn, since the draw does not follow their order.
     #[test]
     fn pollers_that_take_turns_are_all_drawn() {
         let mut all = briefs(2_000);

@@ -1,9 +1,10 @@
 //! All connections of a stream of packets, each followed to its end.
 //!
-//! A connection is over by what TCP says (both FINs, a reset, another SYN between the same ports), never by a
-//! timer: keep-alive connections are silent for minutes. One that is over is kept for a minute of the packets'
-//! own clock, so that stragglers and repeated FINs find it. Memory is bounded: when all places are taken, a
-//! connection that was not seen since the hand last came by makes room (the *clock* algorithm), and is counted.
+//! TCP itself ends a connection (both FINs, a reset, another SYN between the same ports), never a timer:
+//! keep-alive connections are silent for minutes. A connection that is over is kept for a minute of the
+//! packets' own clock, so that stragglers and repeated FINs find it. Memory is bounded: when all places are
+//! taken, a connection without a packet since the clock's hand last passed it is evicted (the *clock*
+//! algorithm), and counted.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -29,7 +30,7 @@ const LINGER_NS: u64 = 60_000_000_000;
 pub struct Limits {
     /// Connections at once, at least one; some 600 bytes each, and 40 more for each step.
     pub connections_max: usize,
-    /// Steps of one connection; what it does beyond is part of its last steps.
+    /// Steps of one connection; whatever it sends beyond them is added to its last steps.
     pub steps_max: usize,
 }
 
@@ -47,9 +48,9 @@ pub struct FollowerCounts {
     pub packets: u64,
     /// Connections.
     pub connections: u64,
-    /// Of these, those that were given.
+    /// Those of them that were handed over.
     pub given: u64,
-    /// Connections given early to make room: they may come again, as ones whose opening was not seen.
+    /// Connections handed over early to make room: they may appear again, as ones whose opening was not seen.
     pub evicted: u64,
     /// Connections followed now.
     pub live: u64,
@@ -60,9 +61,9 @@ pub struct FollowerCounts {
 struct Place {
     key: FlowKey,
     live: Live,
-    /// Tells this connection from those that had the place before.
+    /// Distinguishes this connection from those that had the place before.
     serial: u64,
-    /// Seen since the hand came by.
+    /// Seen since the hand passed.
     was_seen: bool,
     is_over: bool,
 }
@@ -71,7 +72,7 @@ struct Place {
 #[derive(Debug)]
 pub struct Follower {
     limits: Limits,
-    /// Packets of the other side are passed over.
+    /// Where set, packets of the other side are ignored.
     only: Option<Side>,
     places: Vec<Option<Place>>,
     free: Vec<u32>,
@@ -101,15 +102,15 @@ impl Follower {
         }
     }
 
-    /// Follows nothing yet, and passes over what this side's other end sends: so do captures of one direction
-    /// see connections.
+    /// Follows nothing yet, and ignores packets from the other side: that is how captures of one direction
+    /// show connections.
     pub fn of_one_side(limits: Limits, only: Side) -> Follower {
         Follower { only: Some(only), ..Follower::new(limits) }
     }
 
-    /// Takes a packet stamped `stamp_ns` (ns since 1970); connections that are over, and have waited, give
-    /// themselves to `out`. A packet without a TCP header (a later fragment, too) tells nothing. True of a
-    /// packet that now is some connection's.
+    /// Takes a packet stamped `stamp_ns` (ns since 1970), and hands connections that are over and have waited
+    /// to `out`. A packet without a TCP header (a later fragment, too) is ignored. Returns true if the packet
+    /// now belongs to a connection.
     pub fn observe(
         &mut self,
         stamp_ns: u64,
@@ -147,7 +148,7 @@ impl Follower {
         true
     }
 
-    /// Gives all connections that are followed: what comes after is of another input.
+    /// Hands over all connections that are followed: the packets that come next belong to another input.
     pub fn flush(&mut self, out: &mut impl FnMut(Connection)) {
         for at in 0..self.places.len() {
             if self.places[at].is_some() {
@@ -204,7 +205,7 @@ impl Follower {
         at
     }
 
-    /// Gives the first connection, from the hand on, that was not seen since the hand was there.
+    /// Hands over the first connection, from the hand on, that was not seen since the hand passed it.
     fn make_room(&mut self, out: &mut impl FnMut(Connection)) {
         loop {
             self.hand = (self.hand + 1) % self.places.len();
@@ -216,7 +217,7 @@ impl Follower {
         }
     }
 
-    /// Gives what is over and has waited for long enough. True where there was some.
+    /// Hands over connections that are over and have waited for long enough. True if there was one.
     fn let_go(&mut self, out: &mut impl FnMut(Connection)) -> bool {
         let given = self.counts.given;
         while let Some(&(at, serial, until_ns)) = self.over.front()
@@ -225,7 +226,7 @@ impl Follower {
             self.over.pop_front();
             let place = self.places[at as usize].as_mut().filter(|place| place.serial == serial);
             match place {
-                // It was reset, as it seemed, and went on.
+                // It seemed to be reset, but continued.
                 Some(place) if !place.live.is_over() => place.is_over = false,
                 Some(_) => self.give(at, out),
                 None => {}
@@ -234,7 +235,7 @@ impl Follower {
         self.counts.given > given
     }
 
-    /// Which end sent a packet of this connection, or of one that it would begin.
+    /// Which end sent a packet of this connection, or of one that the packet would begin.
     fn sender(&self, at: Option<u32>, ends: &Ends, segment: &TcpSegment) -> Side {
         let known = at.map(|at| self.place(at).live.client);
         let client = known.unwrap_or_else(|| ends.roles(segment).0);
@@ -251,7 +252,7 @@ impl Follower {
     }
 }
 
-/// Between whom a packet went.
+/// The two ends of a packet.
 struct Ends {
     source: SocketAddr,
     destination: SocketAddr,
@@ -276,7 +277,7 @@ impl Ends {
         }
     }
 
-    /// Client and server, as the first packet tells them.
+    /// Client and server, judged by the first packet.
     fn roles(&self, segment: &TcpSegment) -> (SocketAddr, SocketAddr) {
         let is_from_client = match segment.flags & (SYN | ACK) {
             SYN => true,

@@ -6,9 +6,10 @@ use crate::connection::Carried;
 use crate::unit::Unit;
 
 /// The farthest that a segment, or an acknowledgement, may stand beyond what was sent and still belong to this
-/// connection: 16 MiB, as the flow meter has it.
+/// connection: 16 MiB, as in the flow meter.
 pub(crate) const JUMP_MAX_BYTES: i64 = 16 << 20;
-/// Segments that are remembered until they are acknowledged; beyond it the last takes in what follows.
+/// Segments that are remembered until they are acknowledged; beyond this number the last one absorbs what
+/// follows.
 const UNDER_WAY_MAX: usize = 1_024;
 
 /// One direction.
@@ -16,7 +17,7 @@ const UNDER_WAY_MAX: usize = 1_024;
 pub(crate) struct Half {
     /// The sequence number of offset 0, once it is known.
     base: Option<u32>,
-    /// The offset behind the last byte known to have been sent; behind the FIN once that was.
+    /// The offset behind the last byte known to have been sent; behind the FIN once one was sent.
     pub high: u64,
     /// The offset of the FIN.
     pub fin: Option<u64>,
@@ -24,20 +25,21 @@ pub(crate) struct Half {
     pub acknowledged: u64,
     /// When the last byte that it has acknowledged passed, ns.
     pub acknowledged_ns: u64,
-    /// What passed and is not known to have arrived: offset behind it, and when, ns.
+    /// Segments that passed and are not known to have arrived: the offset behind each, and when it passed,
+    /// ns.
     under_way: VecDeque<(u64, u64)>,
-    /// The unit that may go on.
+    /// The unit that may continue.
     pub unit: Option<Unit>,
     /// When this direction last did something new, ns.
     pub last_ns: u64,
     /// When it last sent data, new or not, ns.
     pub active_ns: u64,
-    /// What it sent.
+    /// Counts of what it sent.
     pub carried: Carried,
 }
 
 impl Half {
-    /// Nothing was sent, in a connection that begins then.
+    /// A direction in which nothing was sent yet, of a connection that begins at `start_ns`.
     pub fn new(start_ns: u64) -> Half {
         Half {
             acknowledged_ns: start_ns,
@@ -52,7 +54,7 @@ impl Half {
         self.base.is_some()
     }
 
-    /// This sequence number is offset 0.
+    /// Makes this sequence number offset 0.
     pub fn anchor(&mut self, sequence: u32) {
         self.base = Some(sequence);
     }
@@ -64,7 +66,7 @@ impl Half {
         self.peek(sequence).unwrap_or(0)
     }
 
-    /// The offset of a sequence number, if any is known of this direction.
+    /// The offset of a sequence number, if the sequence space of this direction is known.
     pub fn peek(&self, sequence: u32) -> Option<i64> {
         let here = self.base?.wrapping_add(self.high as u32);
         Some(self.high as i64 + i64::from(sequence.wrapping_sub(here) as i32))
@@ -76,7 +78,7 @@ impl Half {
     }
 
     /// Is this sequence number farther away from where this direction stands than any of its own could be?
-    /// So it is from a direction of which nothing is known.
+    /// True for a direction of which nothing is known.
     pub fn is_elsewhere(&self, sequence: u32) -> bool {
         let apart = |offset: i64| (offset - self.high as i64).abs() > JUMP_MAX_BYTES;
         self.peek(sequence).is_none_or(apart)
@@ -102,15 +104,15 @@ impl Half {
         }
     }
 
-    /// The last of what passed passes again.
+    /// The last segment that passed passes again.
     pub fn passed_again(&mut self, stamp_ns: u64) {
         if let Some(last) = self.under_way.back_mut() {
             last.1 = stamp_ns;
         }
     }
 
-    /// Everything up to this offset is acknowledged: when its last byte passed, ns. None where that was known
-    /// before.
+    /// Everything up to this offset is acknowledged; returns when its last byte passed, ns. `None` if it had
+    /// been acknowledged before.
     pub fn arrived(&mut self, to: u64) -> Option<u64> {
         while self.under_way.front().is_some_and(|&(end, _)| end < to) {
             self.under_way.pop_front();

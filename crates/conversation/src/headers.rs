@@ -1,12 +1,12 @@
-//! What headers took of bytes that flow records count, learnt from the ways that only acknowledge.
+//! The share of headers in the bytes that flow records count, learnt from directions that only acknowledge.
 //!
-//! Exporters count bytes of packets. Harpoon takes 40 of each away (60 with IPv6), the headers without options, and
-//! is right where hosts send none. Most send TCP's time stamps, twelve bytes more in each: a request of 400 bytes
-//! whose answer is acknowledged by five packets looks like one of 484. But a way that carries nothing else shows
-//! what a header takes, and hosts do not change their minds: both ends of a pair send time stamps or neither
-//! does (RFC 7323, section 1.3). So the connections of two hosts in which one direction only acknowledges decide for
-//! all connections between them. Where there is no such connection nothing is known, and only bare headers are
-//! taken away.
+//! Exporters count bytes of packets. Harpoon subtracts 40 from each (60 with IPv6), the headers without options, and
+//! is right where hosts send no options. Most send TCP's time stamps, twelve bytes more in each packet: a request of
+//! 400 bytes whose answer is acknowledged by five packets looks like one of 484. But a direction that only
+//! acknowledges shows how long a header is, and hosts are consistent: both ends of a pair send time stamps or
+//! neither does (RFC 7323, section 1.3). So the connections of two hosts in which one direction only acknowledges
+//! decide for all connections between them. Where there is no such connection nothing is known, and only bare
+//! headers are subtracted.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -16,11 +16,11 @@ use crate::side::Side;
 
 /// Bare IP and TCP headers, IPv4 and IPv6.
 const BARE_BYTES: [u64; 2] = [40, 60];
-/// What time stamps take of each packet.
+/// Bytes of time stamps in each packet.
 const STAMP_BYTES: u64 = 12;
-/// What the options of a SYN take beside: the largest segment, the scale of the window, selective acknowledgements.
+/// Bytes of a SYN's other options: maximum segment size, window scale, SACK permitted.
 const SYN_BYTES: u64 = 8;
-/// Packets of a way that tell; of fewer its SYN's options tell too much.
+/// Packets that a direction must have to be evidence; in fewer, the options of its SYN weigh too much.
 const PACKETS_MIN: u64 = 4;
 
 /// The two hosts, the lower address first.
@@ -33,15 +33,16 @@ fn bare_bytes(one: &Connection) -> u64 {
     BARE_BYTES[usize::from(one.client.is_ipv6())]
 }
 
-/// Does a way that only acknowledges have time stamps? None where it carries more, or too few packets.
+/// Does a direction that only acknowledges have time stamps? `None` where it carries data, or has too few
+/// packets.
 fn tells(way: &Carried, bare: u64) -> Option<bool> {
     let options = way.octets.checked_sub(bare.checked_mul(way.packets)?)?;
     let is_telling = way.payload_bytes == 0 && way.packets >= PACKETS_MIN;
     is_telling.then_some(2 * options >= STAMP_BYTES * way.packets)
 }
 
-/// Takes what time stamps took from what connections of records seem to carry, where records count bytes of packets
-/// and no payload; how many connections it was taken from.
+/// Subtracts time stamps from the payload that connections of records seem to carry, where records count bytes of
+/// packets and not payload; returns how many connections were changed.
 pub fn without_time_stamps(connections: &mut [Connection]) -> u64 {
     let mut votes: BTreeMap<[IpAddr; 2], [u64; 2]> = BTreeMap::new();
     for one in &*connections {
@@ -76,8 +77,8 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A connection of hosts of these numbers: packets and payload each way, with so many bytes of options in each
-    /// packet and eight more in a SYN, as records of bytes tell it.
+    /// A connection of hosts of these numbers: packets and payload each way, with `options` bytes of options in
+    /// each packet and eight more in a SYN, as records that count only bytes show it.
     fn recorded(hosts: [u8; 2], ways: [(u64, u64); 2], options: u64) -> Connection {
         let way = |(packets, payload): (u64, u64)| {
             let octets = payload + packets * (40 + options) + 8;
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(without_time_stamps(&mut all), 2);
         assert_eq!(payload(&all[0]), [400, 5_000]);
         assert_eq!(payload(&all[1]), [80_000, 0]);
-        // Nothing tells of the other pair.
+        // There is no evidence for the other pair.
         assert_eq!((payload(&all[2])[0], all[2].has_time_stamps), (492, false));
     }
 
@@ -131,7 +132,7 @@ mod tests {
         let before = all.clone();
         assert_eq!(without_time_stamps(&mut all), 0);
         assert_eq!(all, before);
-        // Three packets do not tell a SYN's options from those of all.
+        // With three packets, a SYN's options cannot be distinguished from options in every packet.
         let mut short = vec![recorded([1, 2], [(3, 0), (60, 80_000)], 12)];
         assert_eq!(without_time_stamps(&mut short), 0);
     }

@@ -1,25 +1,27 @@
-//! TCP connections joined from flow records of both directions, as far as records tell.
+//! TCP connections joined from flow records of both directions, as far as records show them.
 //!
-//! A record says who sent how much to whom, from when to when, and which flags it saw on the way. It does not say
-//! which end spoke when, so that what comes of it is a connection without exchanges: its ends, its times, what
-//! either end carried, and of its end whether each side closed or reset it, but not who did so first.
+//! A record says which host sent how much to which, from when to when, and with which flags. It does not say
+//! which end spoke when, so the result is a connection without exchanges: its ends, its times, what either end
+//! carried, and whether each side closed or reset it, but not which did so first.
 //!
 //! Records come repaired (`flow::repair`). Then
 //!
-//! 1. **Both directions.** Flows of one pair of ports are looked at in the order of their starts, and each takes
-//!    the first of the other direction that begins before it is over by a second (stamps of exporters are coarse). A
-//!    direction without any other is a connection of one flow.
-//! 2. **What goes on.** Exporters end flows by timers, each by its own, and connections are ended by none. What begins
-//!    without a SYN, between the ports of a connection that nobody reset and that not both sides closed, is more of
-//!    it. So is a SYN that repeats an unanswered one within a minute and, where records carry no flags, any flow that
-//!    follows within a minute: a host does not use its ports again before (TIME-WAIT, RFC 9293, section 3.6.1).
-//! 3. **Stragglers.** Exporters end a flow at its FIN, and what acknowledges it is another flow. What begins within
-//!    that minute of a connection's end, without a SYN and without payload, is no other connection. Its bytes
-//!    are the connection's, its times are not.
-//! 4. **Who asked.** Whoever sent the SYN, where one of the flows tells; else the end with the higher port.
+//! 1. **Both directions.** Flows of one pair of ports are read in the order of their starts, and each is paired with
+//!    the first of the other direction that begins no later than a second after its end (stamps of exporters are
+//!    coarse). A flow without a counterpart is a connection of one flow.
+//! 2. **Continuations.** Each exporter ends flows by timers of its own, but no timer ends a connection. A flow that
+//!    begins without a SYN, between the ports of a connection that was neither reset nor closed by both sides,
+//!    continues it. So does a SYN that repeats an unanswered one within a minute and, where records carry no flags,
+//!    any flow that follows within a minute: a host does not use its ports again before (TIME-WAIT, RFC 9293, section
+//!    3.6.1).
+//! 3. **Stragglers.** Exporters end a flow at its FIN, and the acknowledgement of the FIN is another flow. A flow
+//!    that begins within that minute of a connection's end, without a SYN and without payload, is not a new
+//!    connection. Its bytes are added to the connection, its times are not.
+//! 4. **Client.** The sender of the SYN, where one of the flows shows it; otherwise the end with the higher
+//!    port.
 //!
-//! Two sets of records are compared as the coarser exporter would have had both ([`Telling::and`]): payload is counted
-//! by the same rule, flags are used or not, and times are cut to the same unit.
+//! Two sets of records are compared as the coarser exporter would have recorded both ([`Telling::and`]): payload is
+//! counted by the same rule, flags are used or not, and times are cut to the same unit.
 
 use core::net::SocketAddr;
 
@@ -36,28 +38,28 @@ use crate::side::Side;
 const APART_MAX_NS: u64 = 1_000_000_000;
 /// How long ports are not used again, ns.
 const TIME_WAIT_NS: u64 = 60_000_000_000;
-/// Flows among which the other direction of one is looked for.
+/// Flows that are searched for the other direction of one.
 const LOOKED_AT_MAX: usize = 256;
-/// The share of records that say a thing, from which on the exporter is one that says it.
+/// The share of records with a piece of information from which on the exporter is taken to export it.
 const TELLING_SHARE: f64 = 0.99;
 /// Units of time that exporters count in, ns.
 const RESOLUTIONS_NS: [u64; 3] = [1_000_000_000, 1_000_000, 1_000];
 
-/// What an exporter's records tell of TCP connections, beside who sent how much to whom and when.
+/// What an exporter's records show of TCP connections, besides addresses, times and amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Telling {
     /// TCP's flags.
     pub flags: bool,
-    /// Who opened a connection.
+    /// Which end opened a connection.
     pub opened: bool,
-    /// Payload, and not only bytes of packets.
+    /// Bytes of payload, and not only of packets.
     pub payload: bool,
-    /// What all times are multiples of, ns.
+    /// The unit of all times, ns.
     pub resolution_ns: u64,
 }
 
 impl Telling {
-    /// What these records tell.
+    /// What these records show.
     pub fn of(records: &[FlowRecord]) -> Telling {
         let most = |of: fn(&FlowRecord) -> Option<bool>| {
             let said = records.iter().filter_map(of);
@@ -77,7 +79,7 @@ impl Telling {
         }
     }
 
-    /// What both tell.
+    /// What both show.
     #[must_use]
     pub fn and(self, other: Telling) -> Telling {
         Telling {
@@ -88,7 +90,7 @@ impl Telling {
         }
     }
 
-    /// A record as an exporter would have made it that tells no more.
+    /// A record reduced to what an exporter of this kind shows.
     fn cut(self, record: &FlowRecord) -> FlowRecord {
         let mut cut = record.clone();
         cut.start_ns -= cut.start_ns % self.resolution_ns;
@@ -100,8 +102,8 @@ impl Telling {
     }
 }
 
-/// The connections of repaired records, in the order of their starts, of which no more is used than `telling` says;
-/// of one side's packets where there is an `only`. Records of other protocols tell nothing.
+/// The connections of repaired records, in the order of their starts, using no more than `telling` names, and only
+/// the packets of side `only` if that is given. Records of other protocols are ignored.
 pub fn joined(records: &[FlowRecord], telling: Telling, only: Option<Side>) -> Vec<Connection> {
     let tcp = records.iter().filter(|record| record.key.protocol == TCP);
     let mut flows: Vec<FlowRecord> = tcp.map(|record| telling.cut(record)).collect();
@@ -125,7 +127,7 @@ struct Pair {
     ends: [SocketAddr; 2],
 }
 
-/// Where flows belong that come after a connection's.
+/// Where a later flow belongs, relative to the connection before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Within,
@@ -158,7 +160,7 @@ fn pairs(flows: &[FlowRecord]) -> Vec<Pair> {
     pairs
 }
 
-/// Pairs between two ports, in the order of their starts, each with what goes on of it and straggles behind it.
+/// Pairs between two ports, in the order of their starts, each with its continuations and stragglers.
 fn whole(pairs: Vec<Pair>, telling: Telling) -> Vec<Pair> {
     let mut kept: Vec<Pair> = Vec::new();
     for pair in pairs {
@@ -173,7 +175,7 @@ fn whole(pairs: Vec<Pair>, telling: Telling) -> Vec<Pair> {
 impl Pair {
     fn of(flow: &FlowRecord, other: Option<&FlowRecord>) -> Pair {
         let both = || core::iter::once(flow).chain(other);
-        // Whoever of the two is known to have opened tells for both.
+        // If either flow shows which end opened, that holds for both.
         let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
         let key = if telling.is_from_client() { telling.key } else { telling.key.reversed() };
         let flows = [key, key.reversed()].map(|key| both().find(|flow| flow.key == key).cloned());
@@ -192,7 +194,7 @@ impl Pair {
         self.both().map(|flow| flow.end_ns).max()
     }
 
-    /// Is it more of the connection before it, or what straggles behind it, or neither?
+    /// Does this pair continue the connection before it, straggle behind it, or neither?
     fn belongs(&self, before: &Pair, telling: Telling) -> Option<Place> {
         let until_ns = before.end_ns()?.saturating_add(TIME_WAIT_NS);
         let is_soon = self.start_ns()? <= until_ns;
@@ -208,18 +210,18 @@ impl Pair {
         }
     }
 
-    /// Is it nothing but SYNs of the client?
+    /// Does it consist only of SYNs of the client?
     fn is_unanswered(&self) -> bool {
         self.flags(Side::Client) == Some(SYN) && self.flags(Side::Server).is_none()
     }
 
-    /// Was it reset, or closed by every side of which there is a record?
+    /// Was it reset, or closed by every side that has a record?
     fn is_over(&self) -> bool {
         let has = |flag: u8| move |flow: &FlowRecord| flow.tcp_flags & flag != 0;
         self.both().any(has(RST)) || self.both().all(has(FIN))
     }
 
-    /// Takes more of it.
+    /// Adds a continuation or a straggler.
     fn take(&mut self, pair: Pair, place: Place) {
         let over_ns = self.end_ns().unwrap_or(0);
         for mut more in pair.flows.into_iter().flatten() {
@@ -234,7 +236,7 @@ impl Pair {
         }
     }
 
-    /// What of it a capture of one side shows.
+    /// The part of it that a capture of one side shows.
     fn seen_by(mut self, only: Option<Side>) -> Option<Pair> {
         if let Some(side) = only {
             self.flows[side.other().index()] = None;
@@ -280,7 +282,7 @@ impl Pair {
         }
     }
 
-    /// Who reset the connection, or closed it; of both who closed it the client stands first.
+    /// Which sides reset the connection, then which closed it; the client comes first where both did.
     fn ending(&self) -> Vec<Step> {
         let by = |flag: u8, act: Act| {
             let has = move |side: &Side| self.flags(*side).is_some_and(|flags| flags & flag != 0);

@@ -1,5 +1,5 @@
-//! TCP connections followed packet by packet to their end, as *connection vectors*: who sent how many bytes
-//! after what, and after which pause (Weigle and others, *Tmix*, 2006).
+//! TCP connections followed packet by packet to their end, as *connection vectors*: which end sent how many
+//! bytes, after which data and which pause (Weigle and others, *Tmix*, 2006).
 #![no_std]
 
 extern crate alloc;

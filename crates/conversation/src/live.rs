@@ -1,9 +1,8 @@
-//! A connection while it lives: each packet tells of its own direction, and by its acknowledgement of the
-//! other one.
+//! A live connection: each packet shows its own direction, and by its acknowledgement the other one.
 //!
-//! An acknowledgement is looked at before the data that came with it: whatever it covers had been sent, and had
-//! arrived, before that data was. So bytes that the capture lost, that pass later because a capture is out of
-//! order, or that it never sees because it is one-sided, stand where they belong: before what answers them.
+//! An acknowledgement is processed before the data in the same packet: the bytes that it covers had arrived
+//! before that data was sent. So bytes that the capture lost, that appear later because it is out of order, or
+//! that it never shows because it is one-sided, get their proper place: before their answer.
 
 use core::net::SocketAddr;
 
@@ -18,7 +17,7 @@ use crate::side::Side;
 use crate::stamped::Stamped;
 use crate::unit::{QUIET_NS, Unit};
 
-/// Payload that a segment is thought to have carried that was not seen.
+/// Assumed payload of a segment that was not seen.
 const SEGMENT_UNSEEN_BYTES: u64 = 1_460;
 
 /// A connection that is followed.
@@ -50,11 +49,11 @@ struct Reset {
     /// Its place in the steps.
     step: usize,
     stamp_ns: u64,
-    /// When the end's last step before it was.
+    /// When the end's last step before it occurred.
     before_ns: u64,
-    /// How far the end had heard the other one by what it acknowledged, and its pause since then.
+    /// How much of the other end's stream it acknowledged, and its pause since that passed.
     heard: Option<(u64, u64)>,
-    /// What came beyond met no socket: it was answered by resets, and is not awaited.
+    /// The socket was gone: later segments were answered by resets, and are not awaited.
     is_gone: bool,
 }
 
@@ -90,13 +89,13 @@ impl Live {
         }
     }
 
-    /// Nothing is expected any more but stragglers.
+    /// Are only stragglers still expected?
     pub fn is_over(&self) -> bool {
         self.is_refused || self.resets.iter().any(Option::is_some) || self.is_closed()
     }
 
-    /// Does this packet begin another connection between the same ports? A SYN of its own does; and where
-    /// no SYN was seen, data that stands nowhere near this connection's in either direction.
+    /// Does this packet begin another connection between the same ports? A SYN does, unless it repeats the
+    /// client's; and so does data whose numbers are far from this connection's in both directions.
     pub fn is_succeeded_by(&self, arrival: &Arrival<'_>) -> bool {
         let segment = arrival.segment;
         if segment.flags & (SYN | ACK) == SYN {
@@ -114,7 +113,7 @@ impl Live {
             && ack.is_none_or(|ack| self.half(arrival.side.other()).is_elsewhere(ack))
     }
 
-    /// Takes a packet. Once there are `steps_max` steps, what is sent goes on in the last one of its side.
+    /// Takes a packet. Once there are `steps_max` steps, further data is added to the last step of its side.
     pub fn take(&mut self, arrival: &Arrival<'_>, steps_max: usize) {
         let Arrival { side, stamp_ns, segment, ip_bytes } = *arrival;
         let payload_bytes = segment.payload_bytes;
@@ -198,7 +197,8 @@ impl Live {
             self.answer_ns = Some(stamp_ns);
             self.answers += 1;
             let answers = |syn: u32| segment.acknowledgement == syn.wrapping_add(1);
-            // (Which of several an answer is to, nobody can tell: Karn's rule, RFC 6298, section 3.)
+            // (With several SYNs it is ambiguous which one was answered: Karn's algorithm, RFC 6298, section
+            // 3.)
             if self.syn.is_some_and(answers) && self.syns == 1 {
                 self.handshake_ns[0].get_or_insert(stamp_ns.saturating_sub(self.syn_ns));
             }
@@ -216,7 +216,7 @@ impl Live {
         if offset < 0 || other.is_astray(offset) || (is_over && offset as u64 > other.high) {
             return;
         }
-        // Nothing stands behind a FIN.
+        // Nothing comes after a FIN.
         let to = other.fin.map_or(offset as u64, |fin| (offset as u64).min(fin + 1));
         if to > other.high {
             self.send_unseen(side.other(), stamp_ns, to, steps_max);
@@ -260,7 +260,7 @@ impl Live {
         }
     }
 
-    /// What had not arrived is sent again: until then its unit had not passed.
+    /// Data that had not arrived is sent again: its unit lasts until then.
     fn sends_again(&mut self, side: Side, stamp_ns: u64) {
         let half = &mut self.halves[side.index()];
         half.last_ns = half.last_ns.max(stamp_ns);
@@ -272,7 +272,8 @@ impl Live {
         }
     }
 
-    /// A direction of which no packet passes speaks when it has heard all that the other one said.
+    /// A direction without a packet in the capture is assumed to send after it has received all that the
+    /// other one sent.
     fn infer_hearing(&mut self, side: Side) {
         let other = self.half(side.other());
         let (high, last_ns) = (other.high, other.last_ns);
@@ -281,12 +282,12 @@ impl Live {
         half.acknowledged_ns = last_ns;
     }
 
-    /// An acknowledgement tells what this side has sent.
+    /// An acknowledgement shows data of this side that was not seen.
     fn send_unseen(&mut self, side: Side, stamp_ns: u64, to: u64, steps_max: usize) {
         let is_last = to == self.half(side).high + 1 && self.half(side.other()).fin.is_some();
         if self.half(side).carried.packets == 0 {
             self.infer_hearing(side);
-            // What is one behind the other end's FIN is the FIN of this one.
+            // If the other end has sent its FIN, the one offset beyond the data is this side's FIN.
             if is_last {
                 return self.ends_direction(side, stamp_ns);
             }
@@ -294,7 +295,7 @@ impl Live {
         self.send(side, stamp_ns, (to, None), steps_max);
     }
 
-    /// All data of this side up to an offset has been sent by now: with a segment of so many bytes, where one was
+    /// All data of this side up to offset `to` has been sent by now: in a segment of `segment_bytes`, if one was
     /// seen.
     fn send(
         &mut self,
@@ -356,13 +357,13 @@ impl Live {
         self.resets[side.index()].is_some()
     }
 
-    /// Does this side send to an end that has reset the connection long ago?
+    /// Did the other end reset the connection longer ago than [`QUIET_NS`]?
     fn is_too_late(&self, side: Side, stamp_ns: u64) -> bool {
         self.resets[side.other().index()]
             .is_some_and(|reset| stamp_ns.saturating_sub(reset.stamp_ns) > QUIET_NS)
     }
 
-    /// Who goes on after a reset has not sent it: somebody between the ends did, and it was not believed.
+    /// An end that continues after its reset did not send it: a middlebox did, and the other end ignored it.
     fn take_back_reset(&mut self, side: Side) {
         let Some(Reset { step, before_ns, .. }) = self.resets[side.index()].take() else { return };
         self.half_mut(side).last_ns = before_ns;
@@ -373,9 +374,9 @@ impl Live {
         places.chain(others).filter(|place| **place > step).for_each(|place| *place -= 1);
     }
 
-    /// What this side sends shortly after the other one has reset the connection was under way before it could
-    /// hear of that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it, unless it
-    /// is known that it met no socket.
+    /// Data that this side sends shortly after the other one's reset was in flight before the reset arrived. On
+    /// shorter paths nothing would be in flight; so that the data is replayed at all, the reset awaits it, unless
+    /// it is known that the socket was gone.
     fn was_under_way(&mut self, side: Side, stamp_ns: u64) {
         if let Some(Reset { step, is_gone, .. }) = self.resets[side.other().index()] {
             let half = self.half(side);
@@ -414,13 +415,13 @@ impl Live {
             let step = step(self.half(side), side, stamp_ns, Act::Reset);
             (step.awaits, step.pause_ns)
         });
-        // What passed before it may be why it was sent, whatever it says to have received.
+        // Whatever passed before the reset may have caused it, even if it acknowledges less.
         self.hears(side, self.half(side.other()).high);
         self.ends_by_reset(side, stamp_ns, heard, false);
     }
 
-    /// Is this a reset that answers a segment which met no socket (RFC 9293, section 3.10.7.1: it has no
-    /// acknowledgement), while the other end sent what this one never acknowledged?
+    /// Is this a reset that answers a segment without a matching socket (RFC 9293, section 3.10.7.1: it has
+    /// no acknowledgement), while the other end sent what this one never acknowledged?
     fn answers_nothing_heard(&self, side: Side, segment: &TcpSegment) -> bool {
         let heard = match self.resets[side.index()] {
             Some(reset) => reset.heard.map_or(u64::MAX, |(heard, _)| heard),
@@ -429,8 +430,8 @@ impl Live {
         segment.flags & ACK == 0 && heard < self.half(side.other()).high
     }
 
-    /// This side answers segments by resets. Where it had closed, or reset the connection, it was gone by then, and
-    /// heard nothing of what came. False where it had done neither.
+    /// This side answers segments by resets. If it had closed or reset the connection, its socket was gone by then,
+    /// and received nothing more. False if it had done neither.
     fn is_gone(&mut self, side: Side, stamp_ns: u64) -> bool {
         if let Some(reset) = &mut self.resets[side.index()] {
             if let Some(heard) = reset.heard
@@ -461,12 +462,12 @@ impl Live {
         self.resets[side.index()] = Some(Reset { step, stamp_ns, before_ns, heard, is_gone });
         self.ends(side, stamp_ns, Act::Reset);
         if is_gone {
-            // It was so from its close on, or from when it had heard what it acknowledged.
+            // The socket was gone from its close on, or since the last data that it acknowledged.
             self.steps[step].pause_ns = 0;
         }
     }
 
-    /// This side does its last.
+    /// Records the last step of this side.
     fn ends(&mut self, side: Side, stamp_ns: u64, act: Act) {
         let half = &mut self.halves[side.index()];
         self.steps.push(step(half, side, stamp_ns, act));
@@ -475,7 +476,7 @@ impl Live {
     }
 }
 
-/// What this side does at this moment, after what it did and heard before.
+/// A step of this side at this moment, after what it did and received before.
 fn step(half: &Half, by: Side, stamp_ns: u64, act: Act) -> Step {
     let since_ns = half.last_ns.max(half.acknowledged_ns);
     Step { by, awaits: half.acknowledged, pause_ns: stamp_ns.saturating_sub(since_ns), act }

@@ -1,4 +1,4 @@
-//! What a connection comes to: how it ended, how long it took, its exchanges and think times.
+//! Measures of a connection: how it ended, how long it took, its exchanges and think times.
 
 use crate::connection::{Act, Connection, Opening, Step};
 use crate::side::Side;
@@ -6,7 +6,7 @@ use crate::side::Side;
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
-    /// Both ends closed, this one first; resets that answer what came after are no other ending.
+    /// Both ends closed, this one first; resets that answer later segments do not change that.
     Closed(Side),
     /// One end alone closed before the packets ended.
     HalfClosed(Side),
@@ -16,7 +16,7 @@ pub enum Ending {
     Open,
     /// Its SYN was answered by a reset.
     Refused,
-    /// Nobody answered its SYN.
+    /// Its SYN was not answered.
     Unanswered,
 }
 
@@ -47,15 +47,15 @@ impl Ending {
     }
 }
 
-/// One of a connection's exchanges: what the client asked and what the server answered before the client
-/// spoke again. Where the server speaks first, nothing was asked.
+/// One of a connection's exchanges: a request of the client and the server's answer before the client
+/// spoke again. Where the server speaks first, the request is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
     /// Bytes of the client.
     pub asked_bytes: u64,
     /// Bytes of the server.
     pub answered_bytes: u64,
-    /// How long the client waited after the exchange before, ns; none in the first.
+    /// How long the client waited after the previous exchange, ns; `None` in the first.
     pub think_ns: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Connection {
         let by = |act: Act| self.steps.iter().filter(move |step| step.act == act);
         let mut fins = by(Act::Fin).map(|step| step.by);
         match (fins.next(), fins.next(), by(Act::Reset).next()) {
-            // Resets then answer what came after.
+            // Resets then answer later segments.
             (Some(first), Some(_), _) => Ending::Closed(first),
             (_, _, Some(reset)) => Ending::Reset(reset.by),
             (Some(first), None, None) => Ending::HalfClosed(first),
@@ -84,7 +84,7 @@ impl Connection {
         self.opening != Opening::Unseen && is_ended
     }
 
-    /// What each side sent, in the order of its beginnings.
+    /// What each side sent, in the order in which the steps began.
     fn sends(&self) -> impl Iterator<Item = (&Step, u64)> {
         self.steps.iter().filter_map(|step| match step.act {
             Act::Send { bytes, .. } => Some((step, bytes)),
@@ -92,7 +92,7 @@ impl Connection {
         })
     }
 
-    /// The side that spoke first; none where nobody did.
+    /// The side that spoke first; `None` where neither did.
     pub fn speaks_first(&self) -> Option<Side> {
         self.sends().next().map(|(step, _)| step.by)
     }

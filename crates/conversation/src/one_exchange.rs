@@ -1,30 +1,31 @@
-//! What is played of a connection that only flow records tell: one exchange, over the time that it took.
+//! How a connection that is known only from flow records is played: as one exchange, over its duration.
 //!
-//! Records say how much either end sent, when the connection began and ended, and who closed or reset it; not who
-//! spoke when. The simplest exchange that agrees with all of that: the client sends its request at once, and the
-//! server answers it. The larger direction takes the whole time of the connection, its segments evenly spaced (a
-//! bulk is paced by TCP). It has as many segments as its bytes fill or, if that is more, half of its packets: the
-//! other half are taken to be acknowledgements. A single segment takes no time, so the connection idles until it
-//! is closed, as keep-alive connections do. If it is not closed within the part, half of a segment's spacing is
-//! left before the first segment and after the last. So bytes, hosts, starts, durations and rates are those of
-//! the records; exchanges and pauses within a connection are not known to them.
+//! Records say how much either end sent, when the connection began and ended, and which end closed or reset it;
+//! not which end spoke when. The simplest exchange that agrees with all of that: the client sends its request at
+//! once, and the server answers it. The larger direction takes the whole time of the connection, its segments
+//! evenly spaced (a bulk is paced by TCP). It has as many segments as its bytes fill or, if that is more, half of
+//! its packets: the other half are taken to be acknowledgements. A single segment takes no time, so the
+//! connection idles until it is closed, as keep-alive connections do. If it is not closed within the part, half
+//! of a segment's spacing is left before the first segment and after the last. So bytes, hosts, starts, durations
+//! and rates are those of the records; records do not show exchanges and pauses within a connection.
 //!
-//! A part that begins or ends within a connection has its share of the bytes, as records spread them: evenly.
+//! A part of the traffic that begins or ends within a connection has its share of the connection's bytes,
+//! spread evenly over time.
 
 use alloc::vec::Vec;
 
 use crate::connection::{Act, Connection, Opening, Step};
 use crate::side::Side;
 
-/// Payload of a segment that is full.
+/// Payload of a full segment.
 const SEGMENT_BYTES: u64 = 1_448;
 
-/// Full segments of so many bytes.
+/// Full segments that `bytes` fill.
 fn full(bytes: u64) -> u64 {
     bytes.div_ceil(SEGMENT_BYTES)
 }
 
-/// Gives a connection of records the one exchange that they tell.
+/// Gives a connection of records its one exchange.
 pub fn one_exchange(connection: &mut Connection) {
     let ends = core::mem::take(&mut connection.steps);
     if matches!(connection.opening, Opening::Unanswered | Opening::Refused) {
@@ -49,7 +50,7 @@ pub fn one_exchange(connection: &mut Connection) {
                 took_ns = core::mem::take(&mut left_ns);
             }
         }
-        // The server waits for the whole request; where there is none it speaks first.
+        // The server waits for the whole request; if there is none, it speaks first.
         let awaits = if by == Side::Server { bytes[0] } else { 0 };
         let segments = segments.min(u32::MAX.into()) as u32;
         let act = Act::Send { bytes: bytes_of, segments, took_ns };
@@ -59,7 +60,7 @@ pub fn one_exchange(connection: &mut Connection) {
     let mut closed = [false; 2];
     for end in ends {
         let by = end.by;
-        // It has heard all of the other, and its FIN where that closed first.
+        // It has received all data of the other end, and its FIN if the other end closed first.
         let other = by.other().index();
         let awaits = bytes[other] + u64::from(closed[other]);
         closed[by.index()] = true;
@@ -71,8 +72,8 @@ pub fn one_exchange(connection: &mut Connection) {
     connection.steps = steps;
 }
 
-/// What of a connection is within a part, from `begins_ns` to `ends_ns`, ns since 1970; none of it where it is over
-/// before, or begins after.
+/// The piece of a connection within a part of the traffic, from `begins_ns` to `ends_ns`, ns since 1970; `None` if
+/// it is over before, or begins after.
 pub fn within(one: &Connection, [begins_ns, ends_ns]: [u64; 2]) -> Option<Connection> {
     if one.start_ns >= ends_ns || one.end_ns < begins_ns {
         return None;
@@ -80,7 +81,7 @@ pub fn within(one: &Connection, [begins_ns, ends_ns]: [u64; 2]) -> Option<Connec
     let mut part = one.clone();
     if one.start_ns < begins_ns {
         part.start_ns = begins_ns;
-        // A SYN that nobody accepts is sent again, and is no connection that is under way.
+        // A SYN that is not accepted is sent again, and does not make an open connection.
         if !matches!(one.opening, Opening::Unanswered | Opening::Refused) {
             (part.opening, part.syns) = (Opening::Unseen, 0);
         }
@@ -168,14 +169,14 @@ mod tests {
             step(server, 50_001, 0, Act::Fin),
         ];
         assert_eq!(steps([50_000, 2_000], both()), up);
-        // Half of ten packets, which are more than nine hundred bytes fill.
+        // Half of ten packets, since nine hundred bytes fill fewer.
         let kept = [
             step(client, 0, 0, send(300, 1, 0)),
             step(server, 300, 0, send(900, 5, 4 * S)),
             step(server, 300, 0, Act::Fin),
         ];
         assert_eq!(steps([300, 900], vec![fin(server)]), kept);
-        // One byte has no pace: who closes first waits.
+        // One byte has no pace: the end that closes first waits.
         let byte = [step(server, 0, 0, send(1, 1, 0)), step(client, 1, 4 * S, Act::Fin)];
         assert_eq!(steps([0, 1], vec![fin(client)]), byte);
         let reset = vec![step(server, 0, 0, Act::Reset), fin(client)];
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(steps([1, 0], reset), ends);
     }
 
-    /// Nobody closes: half of a pause before the first segment, and behind the last.
+    /// Without a close, half of a pause is left before the first segment and behind the last.
     #[test]
     fn what_goes_on_has_room_at_both_ends() {
         let (client, server) = (Side::Client, Side::Server);

@@ -1,5 +1,5 @@
-//! Sessions: the connections of one ordered (client, server) address pair, until the pair makes no other for
-//! longer than the bound. They are what a second sample of the traffic would have others of.
+//! Sessions: the connections of one ordered (client, server) address pair, until the pair opens no other for
+//! longer than the bound. They are the unit that a second sample of the traffic would draw anew.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -11,11 +11,11 @@ use crate::connection::{Carried, Connection};
 /// One session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Client and server, as numbers of this set of packets.
+    /// Client and server, numbered within this set of packets.
     pub hosts: [u32; 2],
-    /// The pair, likewise.
+    /// The pair, numbered within this set of packets.
     pub pair: u32,
-    /// Its connections: places in the list that it was made of, by their starts.
+    /// Its connections: indices into the list given to [`sessions`], by their starts.
     pub connections: Vec<u32>,
     /// The server's port that most of its connections have: its service.
     pub service: u16,
@@ -25,12 +25,12 @@ pub struct Session {
     pub start_ns: u64,
 }
 
-/// What sessions are made of: a connection without what it did.
+/// A connection in brief, without its steps, as sessions are made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// Who opened it.
+    /// The end that opened it.
     pub client: SocketAddr,
-    /// Who accepted it.
+    /// The end that accepted it.
     pub server: SocketAddr,
     /// When its first packet passed, ns since 1970.
     pub start_ns: u64,
@@ -59,12 +59,12 @@ impl From<&Connection> for Brief {
     }
 }
 
-/// The sessions of connections that are in the order of their starts, by theirs.
+/// The sessions of connections, which are in the order of their starts, as the sessions are too.
 pub fn sessions(connections: &[Connection], bound_ns: u64) -> Vec<Session> {
     grouped(connections, |one| Brief::from(one), bound_ns)
 }
 
-/// [`sessions`], of what is known of connections in brief.
+/// As [`sessions`], for connections in brief.
 pub fn sessions_of_briefs(briefs: &[Brief], bound_ns: u64) -> Vec<Session> {
     grouped(briefs, |brief| *brief, bound_ns)
 }

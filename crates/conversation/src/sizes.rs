@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Bits of a size, behind its first, that tell its class.
+/// Bits of a size, behind its first, that choose its class.
 const CLASS_BITS: u32 = 3;
 
 /// Packets by their size in bytes from the IP header on.
@@ -13,7 +13,7 @@ pub struct PacketSizes {
 }
 
 impl PacketSizes {
-    /// Counts a packet of so many bytes.
+    /// Counts a packet of `bytes` bytes.
     pub fn count(&mut self, bytes: u32) {
         let class = class(bytes);
         match self.classes.iter_mut().find(|one| one.0 == class) {
@@ -28,7 +28,7 @@ impl PacketSizes {
     }
 }
 
-/// The smallest size of the class of so many bytes.
+/// The smallest size of the class that `bytes` is in.
 fn class(bytes: u32) -> u32 {
     let below = bytes.max(1).ilog2().saturating_sub(CLASS_BITS);
     bytes >> below << below

@@ -28,7 +28,7 @@ use script::{C, Packet, S, Script};
 
 const MS: u64 = 1_000_000;
 
-/// Reads what was captured of packets: so many bytes of each.
+/// Follows captured packets, cut to `snap_bytes` each.
 fn follow(packets: &[Packet], snap_bytes: usize) -> Vec<Connection> {
     follow_by(Follower::new(Limits::default()), packets, snap_bytes)
 }
@@ -91,7 +91,7 @@ fn usual() -> Script {
     script
 }
 
-/// What the meter sees of it. The handshake takes 20 and 5 ms.
+/// What the meter sees of [`usual`]. The handshake takes 20 and 5 ms.
 const USUAL: &str = "
         c 0 +35 400/1~0
         s 400 +30 3000/3~2
@@ -258,7 +258,7 @@ fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(20).says(S, 50);
-    // Both send before they have heard of each other: the client's numbers acknowledge 50, the server's 100.
+    // Both send before they have received the other's data: the client acknowledges 50, the server 100.
     script.after(5).says(C, 1_000);
     script.after(1).data_acknowledging(S, 700, 100);
     script.after(1).data_acknowledging(C, 1_000, 50);
@@ -355,7 +355,7 @@ fn resets_of_either_side_and_what_comes_after() {
         s 100 +5 rst",
     );
     assert_eq!(found.ending(), Ending::Reset(Side::Server));
-    // What was under way to the end that resets was sent, and is awaited.
+    // Data in flight to the end that resets was sent, and is awaited.
     script.after(1).says(C, 50).after(1).fin(C);
     let found = one(
         &script.packets,
@@ -484,7 +484,7 @@ fn keepalives_carry_nothing() {
     let mut script = usual();
     let at = script.data_positions(S)[2] + 2;
     let stamp_ns = script.packets[at - 1].0 + MS;
-    // One byte, and none, one below what comes next.
+    // One byte, and none, one below the next sequence number.
     script.packets.insert(at, (stamp_ns, script.segment(C, 400 - 1, 1, 3_000)));
     script.packets.insert(at + 1, (stamp_ns, script.segment(C, 400 - 1, 0, 3_000)));
     one(&script.packets, USUAL);

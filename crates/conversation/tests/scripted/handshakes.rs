@@ -1,9 +1,10 @@
-//! What handshakes tell of how far the ends are.
+//! What handshakes show of the round trips to both ends.
 
 use super::script::{C, Script};
 use super::{MS, follow};
 
-/// A SYN that is repeated while its answer is under way is answered at once, as it seems (Karn's rule).
+/// A SYN that is repeated while its answer is under way seems to be answered at once (Karn's
+/// algorithm).
 #[test]
 fn a_repeated_handshake_tells_no_round_trip() {
     let handshake = |script: &Script| follow(&script.packets, usize::MAX).remove(0).handshake_ns;

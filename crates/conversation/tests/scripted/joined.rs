@@ -28,10 +28,10 @@ fn joined_of(packets: &[Packet]) -> Vec<Connection> {
     joined(&records, Telling::of(&records), None)
 }
 
-/// What records tell of a connection.
+/// What records show of a connection.
 fn outline(one: &Connection) -> impl PartialEq + std::fmt::Debug + use<> {
     let ending = match one.ending() {
-        // Who was first is not told.
+        // Records do not show which end was first.
         Ending::Closed(_) => Ending::Closed(Side::Client),
         other => other,
     };
@@ -50,7 +50,7 @@ fn same(script: &Script) -> Vec<Connection> {
     joined
 }
 
-/// Up to the last packet: what follows the end within moments is not told from it.
+/// Without the last packet, since records cannot separate it from the end moments before.
 fn without_last(mut script: Script) -> Script {
     script.packets.pop();
     script
@@ -78,7 +78,7 @@ fn records_of_a_connection_are_the_connection() {
     let mut under_way = without_last(usual());
     under_way.packets.drain(..3);
     assert_eq!(same(&under_way)[0].opening, Opening::Unseen);
-    // What an inactive timeout cut is one again.
+    // Flows that an inactive timeout cut are joined again.
     let mut silent = Script::new(5);
     silent.opens();
     for _ in 0..8 {
@@ -95,8 +95,8 @@ fn records_of_a_connection_are_the_connection() {
     assert_eq!(same(&again).len(), 2);
 }
 
-/// An exporter that ends a flow at its FIN has another one of what acknowledges it.
-/// An exporter that keeps the flags of a flow's first packet alone: what carried payload was answered.
+/// An exporter that ends a flow at its FIN makes another flow of the acknowledgement. An exporter that
+/// keeps the flags of a flow's first packet alone: what carried payload was answered.
 #[test]
 fn a_syn_that_carried_payload_was_answered() {
     let mut script = Script::new(5);
@@ -127,7 +127,7 @@ fn what_straggles_behind_an_end_is_no_connection() {
     assert!(found[0].end_ns < late.0);
 }
 
-/// Of two sets both are as the one would have been that tells less.
+/// Both sets are reduced to what the less informative one shows.
 #[test]
 fn no_more_is_used_than_both_tell() {
     let mut records = records(&without_last(usual()).packets, MeterConfig::default());
@@ -157,7 +157,7 @@ fn no_more_is_used_than_both_tell() {
     assert_eq!(told(less), (SECOND, 700 + 7 * 12, 7), "bytes less headers");
 }
 
-/// Without flags silence alone parts connections, and ports tell who asked.
+/// Without flags only silence separates connections, and ports decide which end is the client.
 #[test]
 fn without_flags_a_minute_of_silence_ends_a_connection() {
     let whole = records(&without_last(usual()).packets, MeterConfig::default());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever looks at one side of both sees what a capture of that side does.
+/// Following one side of a full capture gives the same result as a capture of that side.
 #[test]
 fn one_side_of_both_directions_is_what_a_capture_of_one_direction_shows() {
     let whole = usual();

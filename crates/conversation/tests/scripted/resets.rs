@@ -1,8 +1,8 @@
-//! Resets that are not the end, and what comes after those that are.
+//! Resets that do not end the connection, and packets after those that do.
 
 use super::*;
 
-/// Whoever goes on has not reset it: somebody between the ends did.
+/// An end that continues has not reset the connection: a middlebox did.
 #[test]
 fn a_reset_in_the_name_of_an_end_that_goes_on_is_none() {
     let mut script = Script::new(5);
@@ -18,7 +18,7 @@ fn a_reset_in_the_name_of_an_end_that_goes_on_is_none() {
     assert_eq!(found.ending(), Ending::Open);
 }
 
-/// What comes seconds later was not under way: nobody listens, and nobody waits for it.
+/// Data that comes seconds later was not in flight: it reaches no socket, and is not awaited.
 #[test]
 fn what_is_sent_long_after_a_reset_is_not_awaited() {
     let mut script = Script::new(5);
@@ -37,8 +37,8 @@ fn what_is_sent_long_after_a_reset_is_not_awaited() {
     assert_eq!(found.of(Side::Server).payload_bytes, 50);
 }
 
-/// A server that has closed both directions resets whatever comes then: it was gone when it closed, and not when
-/// the first of its resets passed.
+/// A server that has closed both directions resets whatever arrives later: its socket was gone when it closed,
+/// and not when the first of its resets passed.
 #[test]
 fn who_answers_by_resets_was_gone_when_it_closed() {
     let mut script = Script::new(5);
@@ -87,7 +87,7 @@ fn who_answers_by_resets_was_gone_when_it_closed() {
     assert_eq!(found.ending(), Ending::Closed(Side::Server));
 }
 
-/// Who aborts, and resets again what comes after, has heard what its first reset acknowledges.
+/// An end that aborts, and answers later segments by resets, has received what its first reset acknowledges.
 #[test]
 fn who_resets_while_more_is_under_way_has_not_heard_it() {
     let mut script = Script::new(5);
@@ -104,7 +104,7 @@ fn who_resets_while_more_is_under_way_has_not_heard_it() {
     assert_eq!(found.ending(), Ending::Reset(Side::Client));
 }
 
-/// Each end answers by resets what the other one had under way when it closed.
+/// Each end answers by resets the data that the other one had in flight when it closed.
 #[test]
 fn both_ends_may_be_gone() {
     let mut script = Script::new(5);

@@ -25,12 +25,12 @@ pub struct Script {
     pub now_ns: u64,
     pub client_port: u16,
     first: [u32; 2],
-    /// What each end sends next, from its first number on.
+    /// The offset of what each end sends next, relative to its first number.
     next: [u32; 2],
 }
 
 impl Script {
-    /// Nothing has passed; the client's first number is `first`.
+    /// A script without packets; the client's first number is `first`.
     pub fn new(first: u32) -> Script {
         Script {
             packets: Vec::new(),
@@ -73,7 +73,7 @@ impl Script {
         self.sends(by, bytes, heard, ACK)
     }
 
-    /// Data of an end that has received so many bytes of the other's.
+    /// Data of an end that has received `heard` bytes of the other's.
     pub fn data_acknowledging(&mut self, by: usize, bytes: u32, heard: u32) -> &mut Script {
         self.sends(by, bytes, heard + 1, ACK)
     }
@@ -89,7 +89,7 @@ impl Script {
         self.data_fin(by, 0)
     }
 
-    /// The FIN of an end that has received so many bytes of the other's.
+    /// The FIN of an end that has received `heard` bytes of the other's.
     pub fn fin_acknowledging(&mut self, by: usize, heard: u32) -> &mut Script {
         self.sends(by, 0, heard + 1, ACK | FIN);
         self.next[by] = self.next[by].wrapping_add(1);
@@ -101,7 +101,8 @@ impl Script {
         self.pass(packet)
     }
 
-    /// The reset that answers a segment which met no socket, and had acknowledged this offset (RFC 9293, 3.10.7.1).
+    /// The reset that answers a segment without a matching socket, which had acknowledged this offset (RFC 9293,
+    /// 3.10.7.1).
     pub fn rst_in_answer(&mut self, by: usize, offset: u32) -> &mut Script {
         let packet = self.packet(by, offset + 1, 0, 0, RST);
         self.pass(packet)
@@ -119,7 +120,7 @@ impl Script {
         self.pass(packet)
     }
 
-    /// A segment at an offset, that acknowledges so many bytes.
+    /// A segment at an offset that acknowledges `heard` bytes.
     pub fn segment(&self, by: usize, offset: u32, bytes: u32, heard: u32) -> Vec<u8> {
         self.packet(by, offset.wrapping_add(1), bytes, heard.wrapping_add(1), ACK)
     }
@@ -176,7 +177,7 @@ impl Script {
     }
 }
 
-/// A connection whose server sends so many segments of so many bytes, each acknowledged.
+/// A connection whose server sends `segments` segments of `bytes` bytes, each acknowledged.
 pub fn numbers(segments: u32, bytes: u32) -> Connection {
     let mut follower = Follower::new(Limits::default());
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use super::*;
 
 const TIME_STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
-/// With time stamps, and without: segment size, leave to use SACK, (time stamps,) window scale.
+/// With time stamps, and without: segment size, SACK permitted, (time stamps,) window scale.
 const OF_SYN: [&[u8]; 2] = [
     &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9, 1, 3, 3, 7],
     &[2, 4, 5, 180, 1, 3, 3, 8, 1, 1, 4, 2],
@@ -19,7 +19,7 @@ fn with_options(bytes: &[u8], options: &[u8]) -> Vec<u8> {
     longer
 }
 
-/// So many blocks, as they are padded.
+/// This many SACK blocks, padded.
 fn sack(blocks: u8) -> Vec<u8> {
     [&[1, 1, 5, 2 + 8 * blocks][..], &BLOCK.repeat(blocks.into())].concat()
 }
@@ -40,7 +40,7 @@ fn packets(has_time_stamps: bool, blocks: u8) -> Vec<Packet> {
     script.packets
 }
 
-/// Whatever of the options is left, the vector is that of the whole packets.
+/// However much of the options is left, the vector is that of the whole packets.
 #[test]
 fn a_cut_option_is_not_an_absent_one() {
     for has_time_stamps in [true, false] {

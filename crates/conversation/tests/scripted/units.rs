@@ -22,7 +22,7 @@ fn answers(segments: &[u32]) -> Vec<String> {
     let mut found = super::follow(&script.packets, usize::MAX);
     assert_eq!(found.len(), 1);
     let connection = found.remove(0);
-    // However it is parted, it is one exchange of the same bytes.
+    // However it is divided into units, it is one exchange of the same bytes.
     let exchange = connection.exchanges().next().unwrap();
     assert_eq!(exchange.answered_bytes, segments.iter().map(|&bytes| u64::from(bytes)).sum());
     assert_eq!(connection.exchanges().count(), 1);
@@ -55,7 +55,7 @@ fn large_segments_are_one_unit_whatever_their_sizes() {
     assert_eq!(answers(&[2_920, 1_460, 5_840, 1_200, 80]), ["+30 11500/5~4"]);
 }
 
-/// A small segment of which a part had passed is as large as it was.
+/// A small segment that is partly a retransmission is compared by its whole size.
 #[test]
 fn what_is_sent_again_with_more_is_compared_as_it_was_sent() {
     let mut script = Script::new(7);
