@@ -1,6 +1,6 @@
 //! Second samples of a series: stretches of it, drawn again (the circular block bootstrap of Politis and Romano,
-//! 1992). A stretch is ten correlation lengths, so that what hangs together in time stays together; there must be
-//! twenty of them, or the series is too short for anything to be told.
+//! 1992). A stretch is ten correlation lengths, so that values that are correlated in time stay together. There
+//! must be twenty stretches, or the series is too short to judge.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ const LENGTHS: usize = 10;
 /// Stretches that there must be.
 const BLOCKS_MIN: usize = 20;
 
-/// How a series is drawn again.
+/// How a series is resampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub places: usize,
@@ -20,13 +20,13 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The stretches of a series; none where it is too short.
+    /// The stretches of a series; `None` where it is too short.
     pub fn of(series: &[f64]) -> Option<Blocks> {
         let block = LENGTHS * correlation_length(series)?;
         (series.len() / block >= BLOCKS_MIN).then_some(Blocks { places: series.len(), block })
     }
 
-    /// How often each place is in a sample of so many.
+    /// How often each place is in a sample of `count` places.
     pub fn draw(&self, count: usize, rng: &mut Rng) -> Vec<u32> {
         let mut weights = vec![0; self.places];
         let mut left = count;
@@ -41,8 +41,8 @@ impl Blocks {
     }
 }
 
-/// The first lag at which a series is correlated with itself by less than 1/e; none where there is none within
-/// a twentieth of it.
+/// The first lag at which a series is correlated with itself by less than 1/e; `None` where there is no such
+/// lag within a twentieth of its length.
 fn correlation_length(series: &[f64]) -> Option<usize> {
     let count = series.len();
     let mean = series.iter().sum::<f64>() / count.max(1) as f64;

@@ -1,5 +1,5 @@
-//! The evidence for a law: the values of a set of packets, each with the unit that a second sample would draw it
-//! by, and the distance of two weighings of these units.
+//! The evidence for a law: the values of a set of packets, each with the unit by which a second sample would
+//! draw it, and the distance of two weightings of these units.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::observed::{BIN_NS, Observed};
 use crate::ranks::{self, Uses};
 use crate::series::Energies;
 
-/// Pauses, durations and gaps below this count as this, ns: what hosts need to be told of anything.
+/// Pauses, durations and gaps below this count as this, ns: hosts need about as long to react to any event.
 const RESOLUTION_NS: u64 = 1_000_000;
 /// Between the classes of the client's packets and those of the server's.
 const OTHER_DIRECTION: f64 = 1e9;
@@ -23,7 +23,7 @@ const OTHER_DIRECTION: f64 = 1e9;
 pub(crate) struct Set<'a> {
     pub observed: &'a Observed,
     pub sessions: Vec<Session>,
-    /// The side of which the original shows no packet. What it sent is inferred, and no law tells of it.
+    /// The side of which the original shows no packet. What it sent is inferred, and no law measures it.
     unseen: Option<Side>,
     /// How many times as fast as the original this was.
     speed: f64,
@@ -55,7 +55,7 @@ impl<'a> Set<'a> {
         Set { observed, sessions: sessions(&observed.connections, bound_ns), unseen, speed }
     }
 
-    /// The units of what a law is sampled by.
+    /// The number of units by which a law is sampled.
     pub fn units(&self, sampled: Sampled) -> usize {
         match sampled {
             Sampled::Sessions => self.sessions.len(),
@@ -64,7 +64,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The stretches of a series by which a law is sampled; none where it is too short.
+    /// The stretches of a series by which a law is sampled; `None` where it is too short.
     pub fn blocks(&self, sampled: Sampled) -> Option<Blocks> {
         match sampled {
             Sampled::Sessions => None,
@@ -261,8 +261,8 @@ impl Evidence {
         units.len()
     }
 
-    /// Both, the units of the other behind the `offset` of this one; names of hosts are each set's own, categories
-    /// are both's.
+    /// Both sets together; the units of the other one follow from `offset` on. Hosts are separate members in each
+    /// set, categories are shared.
     pub fn pooled(&self, other: &Evidence, offset: u32, are_categories: bool) -> Evidence {
         match (self, other) {
             (Evidence::Values(one), Evidence::Values(other)) => {
@@ -291,7 +291,7 @@ impl Evidence {
         }
     }
 
-    /// Ready to be weighed by a law's distance.
+    /// Prepared for a law's distance.
     pub fn scale(self, law: &Law) -> Scale {
         match self {
             Evidence::Values(values) if law.unit == Unit::Octaves => Scale::W1(Values::new(values)),
@@ -310,7 +310,7 @@ pub(crate) fn are_categories(law: &Law) -> bool {
 }
 
 impl Scale {
-    /// How far two weighings are apart; the most there is where one of them has nothing.
+    /// The distance of two weightings; the greatest possible where one of them has no mass.
     pub fn distance(&self, one: &[u32], other: &[u32]) -> f64 {
         match self {
             Scale::Ks(values) => values.ks(one, other),
@@ -328,7 +328,7 @@ impl Scale {
     }
 }
 
-/// Weights of `first` units that count once and `then` that do not, and the other way round.
+/// Weights in which the first `first` units count once and the next `then` not at all, and the reverse.
 pub(crate) fn apart(first: usize, then: usize) -> [Vec<u32>; 2] {
     let mut one = vec![1; first];
     one.resize(first + then, 0);

@@ -1,20 +1,20 @@
-//! The judge: each law of the copy held against the original's, beside what a second sample of the original
-//! would have come to.
+//! The judge: each law of the copy compared with the original's, beside the distance that a second sample of
+//! the original would have.
 //!
 //! For each law the distance of copy and original stands beside its *floor*: two independent second samples of
 //! the original (whole sessions drawn again, stretches of time drawn again), of as many units as original
 //! and copy have, are as far apart by chance alone. A law
 //!
-//! * is *too few* where fewer than 44 sessions tell of it or its floor is so high that hardly any copy could be
-//!   told from a second sample,
+//! * is *too few* where fewer than 44 sessions have values of it, or its floor is so high that hardly any copy
+//!   could be distinguished from a second sample,
 //! * *differs* where chance alone gives such a distance less often than once in a hundred comparisons of all
 //!   laws together (Holm's correction of the shares of second samples that lie as far apart),
-//! * is *alike* otherwise, if the distance is also within the law's own cap; beyond it, too little is known to
-//!   call it so, and it is *too few*.
+//! * is *alike* otherwise, if the distance is also within the law's own cap; beyond the cap there is too
+//!   little evidence to call it alike, and it is *too few*.
 //!
-//! Laws for which one of the two cannot be measured ([`Source`]) are named and not judged.
+//! Laws that cannot be measured for one of the two ([`Source`]) are named and not judged.
 //!
-//! The ratio of distance and floor is printed, and never the rule.
+//! The ratio of distance and floor is printed, but decides nothing.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -35,41 +35,41 @@ use crate::source::Source;
 
 /// Second samples behind each floor.
 pub const ROUNDS: usize = 200;
-/// Second samples where a distance lies beyond the floor's 95th percentile: as many as Holm's correction asks for.
+/// Second samples where a distance lies beyond the floor's 95th percentile: as many as Holm's correction needs.
 pub const ROUNDS_DEEP: usize = 3_999;
-/// Sessions below which nothing is told.
+/// Sessions below which no law is judged.
 pub const SESSIONS_MIN: usize = 44;
-/// The share of comparisons, all laws together, in which a perfect copy is said to differ.
+/// The share of comparisons, all laws together, in which a perfect copy is reported to differ.
 const LEVEL: f64 = 0.01;
 /// The purpose of the streams of second samples.
 const PURPOSE: u32 = u32::from_be_bytes(*b"like");
 
-/// What is asked of a judgement.
+/// The settings of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// A pair that made no connection for so long begins another session, ns.
+    /// After this long without a connection a pair begins another session, ns.
     pub bound_ns: u64,
     /// Seed of the second samples.
     pub seed: u64,
-    /// How many times as fast as the original the copy was asked to be, 1 where it kept the original's clock: its
-    /// gaps are as many times shorter, and its rates are not the original's and not compared.
+    /// The requested speed of the copy relative to the original, 1 where it kept the original's clock. At another
+    /// speed its gaps are shorter by this factor, and its rates are not comparable and left out.
     pub speed: f64,
 }
 
 impl Default for Settings {
-    /// A minute, as the paper has it; seed 1; the original's own speed.
+    /// A minute, as in the paper; seed 1; the original's own speed.
     fn default() -> Settings {
         Settings { bound_ns: 60_000_000_000, seed: 1, speed: 1.0 }
     }
 }
 
-/// What is said of a law.
+/// The verdict on a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As like the original as a second sample of it.
+    /// As close to the original as a second sample of it.
     Alike,
-    /// Farther from it than chance has it.
+    /// Farther from it than chance explains.
     Differs,
     /// Too little to tell.
     TooFew,
@@ -82,19 +82,19 @@ pub enum Verdict {
 pub struct Likeness {
     /// The law.
     pub name: String,
-    /// Distance of copy and original; none where one of them has no values.
+    /// Distance of copy and original; `None` where one of them has no values.
     pub distance: Option<f64>,
     /// What it is counted in: `ks`, `octaves`, `bits` or `correlation`.
     pub unit: String,
-    /// Median distance of two second samples of the original; none where none can be drawn.
+    /// Median distance of two second samples of the original; `None` where none can be drawn.
     pub floor: Option<f64>,
-    /// Their 5th percentile.
+    /// 5th percentile of these distances.
     pub floor_p5: Option<f64>,
-    /// Their 95th percentile.
+    /// 95th percentile of these distances.
     pub floor_p95: Option<f64>,
     /// `distance / floor`.
     pub ratio: Option<f64>,
-    /// The share of second samples that lie as far apart; none where none were drawn.
+    /// The share of second samples that lie as far apart; `None` where none were drawn.
     pub p: Option<f64>,
     /// The greatest distance that may be called alike.
     pub cap: f64,
@@ -102,16 +102,16 @@ pub struct Likeness {
     pub samples_original: u64,
     /// Values of the copy.
     pub samples_copy: u64,
-    /// What is said of it.
+    /// Its verdict.
     pub verdict: Verdict,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// By law, in the order of [`LAWS`], of those that both can be measured for.
+    /// A verdict for each law that can be measured for both, in the order of [`LAWS`].
     pub likeness: Vec<Likeness>,
-    /// The other laws, in the same order: what one of the two was read from does not tell them.
+    /// The other laws, in the same order: they cannot be measured from what one of the two was read from.
     pub not_measured: Vec<String>,
     /// Sessions of the original.
     pub sessions_original: u64,
@@ -120,12 +120,12 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The laws of which something was told.
+    /// The laws that were judged.
     pub fn told(&self) -> impl Iterator<Item = &Likeness> {
         self.likeness.iter().filter(|one| matches!(one.verdict, Verdict::Alike | Verdict::Differs))
     }
 
-    /// What is said of a law.
+    /// The verdict on a law, by its name.
     pub fn of(&self, name: &str) -> Option<&Likeness> {
         self.likeness.iter().find(|one| one.name == name)
     }
@@ -138,7 +138,7 @@ struct Case {
     original: Scale,
     distance: Option<f64>,
     samples: [usize; 2],
-    /// Units of the original that have values of it.
+    /// Units of the original that have values of this law.
     telling: usize,
     null: Vec<f64>,
     floor: Option<floor::Floor>,
@@ -148,9 +148,8 @@ struct Case {
     differs: bool,
 }
 
-/// Holds a copy against its original. Where the original shows one side only
-/// ([`Observed::one_side`]), the copy is to be observed of that side, too
-/// ([`Observer::of_one_side`](crate::Observer::of_one_side)).
+/// Compares a copy with its original. Where the original shows one side only ([`Observed::one_side`]), the
+/// copy must be observed from that side, too ([`Observer::of_one_side`](crate::Observer::of_one_side)).
 pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judgement {
     let unseen = original.one_side().map(Side::other);
     let sets = [(original, 1.0), (copy, settings.speed)]
@@ -186,11 +185,12 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
     }
 }
 
-/// How second samples of the original are drawn, in pairs: of as many units as the original has, and the copy.
+/// How second samples of the original are drawn, in pairs: one with as many units as the original, one with as
+/// many as the copy.
 struct SecondSamples {
     seed: u64,
     strata: Strata,
-    /// By what is drawn; none where a series is too short.
+    /// One for each [`Sampled`]; `None` where a series is too short.
     blocks: [Option<Blocks>; 3],
     units: [[usize; 2]; 3],
 }
@@ -219,8 +219,8 @@ impl SecondSamples {
     }
 }
 
-/// Holm's correction: the smallest share is held to the level divided by all laws told, the next to that divided
-/// by one less, until one is not below.
+/// Holm's correction: the smallest share is compared with the level divided by the number of judged laws, the
+/// next with the level divided by one less, until one is not below.
 fn correct(cases: &mut [Case]) {
     let mut told: Vec<&mut Case> = cases.iter_mut().filter(|case| case.is_told).collect();
     told.sort_by(|one, other| one.p.unwrap_or(1.0).total_cmp(&other.p.unwrap_or(1.0)));
@@ -279,7 +279,7 @@ impl Case {
         let floor = floor::Floor { median: at(0.5), p5: at(0.05), p95: at(0.95) };
         self.floor = Some(floor);
         let sessions = [original.sessions.len(), copy.sessions.len()];
-        // As many as a copy of so many sessions would have that tell of it.
+        // How many sessions with values of this law a copy of this size would have.
         let expected = match self.law.sampled {
             Sampled::Sessions => self.telling.min(self.telling * sessions[1] / sessions[0].max(1)),
             _ => sessions[0].min(sessions[1]),
@@ -287,7 +287,7 @@ impl Case {
         self.is_told = expected >= SESSIONS_MIN && floor.median <= self.law.unit.floor_max();
     }
 
-    /// Is it worth more second samples?
+    /// Does it need more second samples?
     fn is_doubtful(&self) -> bool {
         let beyond = |distance: f64| self.floor.is_some_and(|floor| distance > floor.p95);
         self.is_told && self.distance.is_some_and(beyond)
@@ -302,7 +302,7 @@ impl Case {
         }
     }
 
-    /// Rates of what was played at another speed are others.
+    /// Rates of a copy that was played at another speed are not comparable.
     fn leave_rates_out(&mut self) {
         if self.law.sampled == Sampled::Bins {
             (self.is_told, self.is_played) = (false, false);

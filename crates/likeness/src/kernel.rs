@@ -1,7 +1,7 @@
-//! Distances of two weighings of the same values.
+//! Distances of two weightings of the same values.
 //!
 //! A bootstrap replicate of some sessions is a weight for each of them: how often it was drawn. So values are
-//! sorted once, with the session that each is of, and a replicate's distance is one pass over them.
+//! sorted once, each with its session, and a replicate's distance is one pass over them.
 
 use alloc::vec::Vec;
 
@@ -25,8 +25,8 @@ impl Values {
         Values { sorted: values }
     }
 
-    /// The greatest difference of the two distribution functions (Kolmogorov and Smirnov), 0 to 1; 1 where
-    /// a weighing has no mass.
+    /// The greatest difference of the two distribution functions (Kolmogorov and Smirnov), 0 to 1; 1 where a
+    /// weighting has no mass.
     pub fn ks(&self, one: &[u32], other: &[u32]) -> f64 {
         let mut most: f64 = 0.0;
         let has_mass = self.walk(one, other, |_, apart| most = most.max(apart));
@@ -34,7 +34,7 @@ impl Values {
     }
 
     /// By how many octaves the mass of one has to be moved to become the other (Wasserstein 1 of log₂). Values
-    /// below 1 count as 1. Infinite where a weighing has no mass.
+    /// below 1 count as 1. Infinite where a weighting has no mass.
     pub fn w1_log2(&self, one: &[u32], other: &[u32]) -> f64 {
         let mut area = 0.0;
         let has_mass = self.walk(one, other, |[from, to], apart| {
@@ -43,8 +43,8 @@ impl Values {
         if has_mass { area } else { f64::INFINITY }
     }
 
-    /// Gives `each` how far the two distribution functions are apart from a value to the next; false where a
-    /// weighing has no mass.
+    /// Passes to `each` every pair of neighbouring values and the difference of the two distribution
+    /// functions between them; false where a weighting has no mass.
     fn walk(&self, one: &[u32], other: &[u32], mut each: impl FnMut([f64; 2], f64)) -> bool {
         let mass =
             |weights: &[u32], value: &Value| f64::from(weights[value.unit as usize]) * value.mass;
@@ -66,7 +66,7 @@ impl Values {
     }
 }
 
-/// The correlation of pairs of values, weighted (Pearson); none where it is not defined.
+/// The correlation of pairs of values, weighted (Pearson); `None` where it is not defined.
 pub(crate) fn correlation(pairs: &[([f64; 2], u32)], weights: &[u32]) -> Option<f64> {
     let (mut mass, mut sums, mut squares, mut product) = (0.0, [0.0; 2], [0.0; 2], 0.0);
     for ([x, y], unit) in pairs {

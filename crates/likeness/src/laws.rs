@@ -1,7 +1,7 @@
-//! The laws that a copy is held to, each with its distance, its unit, and what may be said of it.
+//! The laws by which a copy is compared, each with its distance, its unit and its limits.
 
 nilometer_wire::named! {
-    /// What a distance is counted in.
+    /// The unit of a distance.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Unit {
         /// Greatest difference of two distribution functions (Kolmogorov and Smirnov), 0 to 1.
@@ -16,8 +16,8 @@ nilometer_wire::named! {
 }
 
 impl Unit {
-    /// A median floor above this, and nothing is told: a second sample of the original would be so far from
-    /// it that hardly any copy could be told from one.
+    /// The greatest median floor at which a law is judged: above it, a second sample of the original would
+    /// be so far from it that hardly any copy could be distinguished from one.
     pub fn floor_max(self) -> f64 {
         match self {
             Unit::Ks | Unit::Correlation => 0.125,
@@ -27,7 +27,7 @@ impl Unit {
     }
 }
 
-/// What a second sample of the original would have others of.
+/// What is drawn anew for a second sample of the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampled {
     /// Whole sessions.
@@ -43,7 +43,7 @@ impl Sampled {
     pub const ALL: [Sampled; 3] = [Sampled::Sessions, Sampled::Bins, Sampled::Arrivals];
 }
 
-/// What a law is measured of.
+/// What a law is measured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Whole connections: their ends, times and bytes.
@@ -63,7 +63,7 @@ pub enum Needs {
 pub struct Law {
     /// Its name in results.
     pub name: &'static str,
-    /// What its distance is counted in.
+    /// The unit of its distance.
     pub unit: Unit,
     /// What is drawn again for its floor.
     pub sampled: Sampled,
@@ -71,7 +71,7 @@ pub struct Law {
     pub cap: f64,
     /// What is compared, in words.
     pub what: &'static str,
-    /// What it is measured of.
+    /// What it is measured from.
     pub needs: Needs,
 }
 

@@ -1,5 +1,5 @@
-//! How like its original a copy of traffic is: two sets of packets, measured by the same code and held against
-//! each other. What made the copy is not known here, and cannot be.
+//! How like its original a copy of traffic is: two sets of packets, measured by the same code and compared
+//! with each other. This crate does not and cannot know what made the copy.
 #![no_std]
 
 extern crate alloc;

@@ -1,8 +1,8 @@
-//! What was observed of a set of packets: its TCP connections, and how much passed when.
+//! What was observed in a set of packets: its TCP connections, and how much passed when.
 //!
-//! Both sides of a comparison come through here, so that whatever this reads wrongly it reads wrongly in
-//! both. Connections that an edge of the packets cuts are taken as far as they were seen: a copy that was
-//! played for the same time has the same edges.
+//! Both sides of a comparison are observed by this code, so that an error here affects both alike.
+//! Connections that the first or last packet cuts are taken as far as they were seen: a copy that was played
+//! for the same time has the same edges.
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,21 @@ use crate::source::Source;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// The bins of the series, ns: a tenth of a second, below which nothing is held against anything.
+/// The bins of the series, ns: a tenth of a second; nothing is compared on a shorter scale.
 pub const BIN_NS: u64 = 100_000_000;
 /// Bins at most: a day and four hours of tenths of seconds.
 const BINS_MAX: usize = 1 << 20;
 
-/// The share of connections, and of packets, that are of one side only from which on a capture is one of one
-/// direction; of fewer packets nobody can say.
+/// A capture is one of a single direction if at least this share of connections, and of packets, is of one
+/// side only. With fewer packets than the minimum that is unknown.
 const ONE_SIDED_SHARE: f64 = 0.9;
 const ONE_SIDED_PACKETS_MIN: u64 = 10;
 
 /// Connections that are kept at most, as many as a model may have sessions; some 700 bytes each and 40 a step.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// Packets, and bytes, of one direction of a connection at most, where packets do not show them: records may claim
-/// anything.
+/// Packets, and bytes, of one direction of a connection at most, where they were not counted from packets: records
+/// may claim anything.
 const COUNT_MAX: u64 = 1 << 42;
 
 /// TCP packets and bytes that passed in one bin.
@@ -44,13 +44,13 @@ pub struct Bin {
 pub struct Observed {
     /// Its connections, in the order of their starts.
     pub connections: Vec<Connection>,
-    /// TCP packets in bins of [`BIN_NS`], from the earliest packet's on (or from where it was told to begin).
+    /// TCP packets in bins of [`BIN_NS`], from the earliest packet's on (or from the given beginning).
     pub bins: Vec<Bin>,
     /// TCP packets of connections that were not kept, because there are more than [`CONNECTIONS_MAX`].
     pub beyond: Bin,
     /// What the follower saw.
     pub counts: FollowerCounts,
-    /// All TCP packets and bytes, as the packets tell them.
+    /// All TCP packets and bytes.
     pub tcp: Bin,
     /// UDP packets and their bytes.
     pub udp: Bin,
@@ -63,7 +63,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What connections that were not observed packet by packet tell; they are in the order of their starts.
+    /// Observations of connections that were not observed packet by packet; they are in the order of their
+    /// starts.
     pub fn of(connections: Vec<Connection>, source: Source) -> Observed {
         let mut observed = Observed { source, ..Observed::default() };
         observed.counts.connections = connections.len() as u64;
@@ -81,9 +82,8 @@ impl Observed {
         observed
     }
 
-    /// Payload that the capture itself lost: sequence space for which there are not as many bytes in packets. A
-    /// lower bound, since what was sent again is in packets, too. What an end sent of which no packet passed was
-    /// not lost: it went another way.
+    /// Payload that the capture itself lost: sequence space beyond the bytes in packets. A lower bound, since
+    /// packets hold retransmissions, too. Data of an end without any packet was not lost: it took another path.
     pub fn lost_bytes(&self) -> u64 {
         let sides = self.connections.iter().flat_map(|one| &one.carried);
         sides
@@ -92,9 +92,9 @@ impl Observed {
             .sum()
     }
 
-    /// The side whose packets passed, where those of the other one did not: a capture of one direction. So it is
-    /// where hardly any connection in which data passed, or was acknowledged, shows both, and hardly any
-    /// packet is the other side's. Probes that nobody answers tell nothing: there was no other direction.
+    /// The side whose packets were captured, in a capture of one direction. A capture is one where hardly any
+    /// connection in which data passed, or was acknowledged, shows both sides, and hardly any packet is from the
+    /// other side. Unanswered probes do not count: there was no other direction.
     pub fn one_side(&self) -> Option<Side> {
         let (mut alone, mut telling, mut packets) = ([0u64; 2], 0u64, [0u64; 2]);
         for one in &self.connections {
@@ -120,7 +120,7 @@ impl Observed {
         self.udp.octets + self.others.octets + self.headless.octets
     }
 
-    /// The share that these packets have of the bytes of all, 0 to 1.
+    /// The share of these packets in the bytes of all packets, 0 to 1.
     pub fn share(&self, of: Bin) -> f64 {
         let all = [self.tcp, self.udp, self.others, self.headless];
         of.octets as f64 / all.iter().map(|bin| bin.octets).sum::<u64>().max(1) as f64
@@ -137,8 +137,8 @@ impl Observed {
         }
     }
 
-    /// Payload of sequence space, each byte once: what was to be carried, however often paths had it sent again.
-    /// What the capture lost is in it; what a direction sent of which there is no capture is not.
+    /// Payload of sequence space, each byte once: the amount to be carried, however often it was retransmitted.
+    /// Bytes that the capture lost are included; those of a direction without any capture are not.
     pub fn payload_bytes(&self) -> u64 {
         let one_side = self.one_side();
         let seen = Side::BOTH.into_iter().filter(|side| one_side.is_none_or(|one| one == *side));
@@ -152,14 +152,14 @@ impl Observed {
 pub struct Observer {
     follower: Follower,
     observed: Observed,
-    /// From when on, and before when, ns; everything where it is none.
+    /// From when on, and before when, ns; `None` for all packets.
     part_ns: Option<(u64, u64)>,
     /// When the first bin begins, ns.
     begins_ns: Option<u64>,
 }
 
 impl Observer {
-    /// Observes all packets that come.
+    /// Observes all packets.
     pub fn new(limits: Limits) -> Observer {
         Observer {
             follower: Follower::new(limits),
@@ -175,7 +175,7 @@ impl Observer {
         Observer { part_ns, begins_ns: Some(begins_ns), ..Observer::new(limits) }
     }
 
-    /// Passes over what this side's other end sends, so as captures of one direction see.
+    /// Ignores packets from the other side, as captures of one direction do.
     #[must_use]
     pub fn of_one_side(self, limits: Limits, only: Side) -> Observer {
         Observer { follower: Follower::of_one_side(limits, only), ..self }
@@ -205,7 +205,7 @@ impl Observer {
         }
     }
 
-    /// Counts a packet where it passed. What lies too far from all others has no bin.
+    /// Counts a packet in the bin of its time. One that lies too far from all others has no bin.
     fn add_to_bin(&mut self, stamp_ns: u64, bytes: u64) {
         let begins_ns = self.begins_ns.get_or_insert(stamp_ns);
         let bins = &mut self.observed.bins;

@@ -14,7 +14,7 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Shares of the members under a weighing, the most used first; those that are not used are left out.
+    /// Shares of the members under a weighting, the most used first; unused ones are left out.
     pub fn ranked(&self, weights: &[u32]) -> Vec<f64> {
         let mut counts = self.counted(weights);
         counts.retain(|count| *count > 0.0);
@@ -22,7 +22,7 @@ impl Uses {
         counts
     }
 
-    /// How often each member is used under a weighing.
+    /// How often each member is used under a weighting.
     pub fn counted(&self, weights: &[u32]) -> Vec<f64> {
         let mut counts = vec![0.0; self.members];
         for &(member, unit, count) in &self.uses {

@@ -1,11 +1,10 @@
 //! Second samples of a set of packets: whole sessions drawn again, within strata.
 //!
-//! A session is drawn with all that it has, so that what hangs together within it (its gaps, its sizes, its
-//! hosts) hangs together in the sample. Services are strata, each with as many sessions as it had: a sample with
-//! twice the mail and half the web is another network's, not chance. Small services are one stratum together. The
-//! sessions that have the most of all bytes, or of all connections, are kept and not drawn: whether the one
-//! download of the day, or the one scan, is in a sample or not decides whole laws, and no copy that is worth the
-//! name leaves it out.
+//! A session is drawn as a whole, so that its gaps, sizes and hosts stay correlated in the sample. Services are
+//! strata, each with as many sessions as it had: a sample with twice the mail and half the web is one of another
+//! network, not the result of chance. Small services are one stratum together. The sessions that have the most
+//! of all bytes, or of all connections, are kept and not drawn: whether the one download of the day, or the one
+//! scan, is in a sample or not decides whole laws, and no good copy leaves it out.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -53,11 +52,11 @@ impl Strata {
         Strata { sessions: sessions.len(), drawn, kept }
     }
 
-    /// How often each session is in a sample of some `of_all` sessions.
+    /// How often each session is in a sample of about `of_all` sessions.
     pub fn draw(&self, of_all: usize, rng: &mut Rng) -> Vec<u32> {
         let mut weights = vec![0; self.sessions];
         let share = of_all as f64 / self.sessions.max(1) as f64;
-        // Parts of sessions are carried from stratum to stratum, from a part that is chance.
+        // Fractions of sessions are carried from stratum to stratum, beginning with a random one.
         let mut owed = rng.unit();
         let mut whole = |wanted: f64| {
             owed += wanted;

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-/// Octaves with fewer coefficients say nothing.
+/// Octaves with fewer coefficients are left out.
 const COEFFICIENTS_MIN: f64 = 16.0;
 
 /// Energies of wavelet coefficients: octave, place of its first bin, energy.
@@ -44,8 +44,8 @@ impl Energies {
         Energies { coefficients: self.coefficients.iter().copied().chain(others).collect() }
     }
 
-    /// The mean difference of the two diagrams, over octaves that both know; octaves of energy. None where there
-    /// is no such octave.
+    /// The mean difference of the two diagrams over the octaves that both have, in octaves of energy. `None`
+    /// where there is no such octave.
     pub fn apart(&self, one: &[u32], other: &[u32]) -> Option<f64> {
         let (one, other) = (self.diagram(one), self.diagram(other));
         let both = one.iter().zip(&other).filter_map(|(one, other)| Some((*one)? - (*other)?));

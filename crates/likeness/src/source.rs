@@ -1,13 +1,13 @@
-//! What a set was read from, and the laws that can be measured of it.
+//! What a set was read from, and the laws that can be measured from it.
 //!
-//! Packets tell all laws. A table of connection vectors has what both ends said and when, but no packets; flow
-//! records have neither, and what they know of payload and endings depends on their exporter. A law is told
-//! where both sets can be measured for it in the same way, and is *not measured* otherwise: what records make
-//! of endings, say, is held against records alone.
+//! All laws can be measured from packets. A table of connection vectors holds what both ends sent and when,
+//! but no packets; flow records hold neither, and what they show of payload and endings depends on their
+//! exporter. A law is measured where both sets allow it in the same way, and is *not measured* otherwise: the
+//! endings in records, for example, are compared with those in records only.
 
 use crate::laws::{Law, Needs};
 
-/// What connections were made of.
+/// What connections were read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// Packets.
@@ -17,9 +17,9 @@ pub enum Source {
     Vectors,
     /// Flow records.
     Records {
-        /// They tell TCP's flags.
+        /// They hold TCP's flags.
         has_flags: bool,
-        /// They tell payload, and not only bytes of packets.
+        /// They count payload, and not only bytes of packets.
         has_payload: bool,
     },
 }
@@ -29,7 +29,7 @@ impl Source {
         matches!(self, Source::Records { .. })
     }
 
-    /// Can a law be measured of both, in the same way?
+    /// Can a law be measured from both, in the same way?
     pub(crate) fn tells(self, other: Source, law: &Law) -> bool {
         let both = [self, other];
         match law.needs {
@@ -55,7 +55,7 @@ mod tests {
     use crate::laws::LAWS;
     use alloc::vec::Vec;
 
-    /// Laws that two sets cannot be measured for.
+    /// Laws that cannot be measured for both sets.
     fn missing(one: Source, other: Source) -> Vec<&'static str> {
         let missing: Vec<_> =
             LAWS.iter().filter(|law| !one.tells(other, law)).map(|law| law.name).collect();

@@ -1,7 +1,7 @@
-//! The judge against networks whose laws are known: of so many second samples hardly any differs, and of so many
-//! copies that are wrong in one law nearly all differ in that one.
+//! The judge tested on networks whose laws are known: hardly any second sample differs, and nearly all copies
+//! that are wrong in one law differ in that one.
 //!
-//! `NILOMETER_SEEDS=100` asks for the whole of it, which takes a while; a few seeds are tried otherwise.
+//! `NILOMETER_SEEDS=100` runs the whole test, which takes a while; otherwise a few seeds are tried.
 
 #[path = "truths/alterations.rs"]
 mod alterations;
@@ -30,7 +30,7 @@ fn seeds() -> u64 {
     asked.map_or(3, |text| text.parse().expect("NILOMETER_SEEDS is a number"))
 }
 
-/// What is said of each law, over all seeds, where copies are altered so.
+/// The verdicts on each law, over all seeds, for copies altered by `alter`.
 fn said(alter: Alteration) -> BTreeMap<String, Said> {
     let of = |seed: u64| {
         let original = observed(Truth::USUAL.connections(2 * seed));
@@ -72,7 +72,8 @@ fn a_second_sample_is_alike() {
     }
 }
 
-/// Of packets of clients alone, no law tells what servers sent; and what clients sent is told as ever.
+/// With packets of clients alone, no law measures what servers sent, and what clients sent is judged as
+/// usual.
 #[test]
 fn what_was_not_seen_is_in_no_law() {
     let one_sided = |seed| {
@@ -91,7 +92,8 @@ fn what_was_not_seen_is_in_no_law() {
     assert_eq!(of("size_asked").verdict, Verdict::Alike);
 }
 
-/// Probes that nobody answers are no direction of a capture: there was no other one that it could have missed.
+/// Unanswered probes do not make a capture of one direction: there was no other direction that it could have
+/// missed.
 #[test]
 fn probes_make_no_capture_of_one_direction() {
     let mut connections = Truth::USUAL.connections(1);
@@ -105,8 +107,8 @@ fn probes_make_no_capture_of_one_direction() {
     assert_eq!(observed(vec![probe; 600]).one_side(), None);
 }
 
-/// Starts ten times as close together, as they were asked to be: gaps and arrivals are the original's, and rates
-/// are nobody's.
+/// Starts ten times as close together, as requested: gaps and arrivals match the original's, and rates are not
+/// compared.
 #[test]
 fn a_faster_copy_is_told_by_the_originals_clock() {
     let original = observed(Truth::USUAL.connections(1));
@@ -130,7 +132,8 @@ fn a_faster_copy_is_told_by_the_originals_clock() {
     }
 }
 
-/// An alteration, the laws that it changes, and the one in which it is to be found.
+/// The name of an alteration, the alteration, the law in which it must be found, and the other laws that it
+/// changes.
 const ALTERATIONS: [(&str, Alteration, &str, &[&str]); 6] = [
     (
         "sizes x 1.5",

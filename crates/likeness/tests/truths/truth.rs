@@ -9,7 +9,7 @@ use nilometer_stat::{Alias, Rng, lognormal, zipf_weights};
 const SECOND: f64 = 1e9;
 const BEGINS_NS: u64 = 1_000_000_000_000;
 
-/// What of it is random.
+/// The parameters of a random network.
 pub struct Truth {
     /// Sessions.
     pub sessions: usize,
@@ -22,7 +22,7 @@ pub struct Truth {
 impl Truth {
     pub const USUAL: Truth = Truth { sessions: 5_000, seconds: 600.0, hosts: [1_000, 300] };
 
-    /// A sample of it.
+    /// A sample of this network's connections.
     pub fn connections(&self, seed: u64) -> Vec<Connection> {
         let mut rng = Rng::new(seed, 1, 0);
         let [clients, servers] =
@@ -49,7 +49,7 @@ fn session(
     all: &mut Vec<Connection>,
 ) {
     let service = [80, 443, 25, 22][(rng.unit() * rng.unit() * 4.0) as usize];
-    // What sessions have of their own, so that their connections hang together.
+    // Properties of a whole session, so that its connections are correlated.
     let pace = lognormal(rng, 0.0, 0.7);
     let scale = lognormal(rng, 0.0, 0.5);
     let mut at_s = start_s;
@@ -135,7 +135,8 @@ fn send(made: &mut Connection, by: Side, pause_s: f64, bytes: u64, now_ns: &mut 
     (0..segments.div_ceil(2)).for_each(|_| other.sizes.count(40));
 }
 
-/// What an observer would have made of connections: their packets spread evenly over their time.
+/// What an observer would have recorded of connections whose packets are spread evenly over their
+/// time.
 pub fn observed(mut connections: Vec<Connection>) -> Observed {
     connections.sort_by_key(|one| one.start_ns);
     let mut bins: Vec<Bin> = Vec::new();
