@@ -3,9 +3,9 @@
 //! Cut n weights, scaled to a mean of 1, into n columns of height 1: a column holds what is left of
 //! one weight at its foot and, above that, a piece of a single heavier one, its alias. A draw picks
 //! a column, then foot or alias. Vose (IEEE TSE 17(9), 1991) fills the columns in O(n): each weight
-//! below 1 founds a column and a weight above 1 gives up what tops it off, until none is left over.
-//! Against a search on cumulative weights, two memory accesses instead of log n, and for a skewed
-//! pool of 65,536 addresses no cache to thrash.
+//! below 1 starts a column, which a weight above 1 fills up, until none is left over. A draw takes
+//! two memory accesses where a search on cumulative weights takes log n, and does not thrash the
+//! cache for a skewed pool of 65,536 addresses.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,9 +1,9 @@
-//! Events counted in bins of time, in bounded memory whatever they span.
+//! Events counted in bins of time, in bounded memory whatever time they span.
 //!
 //! How long a capture lasts is known when it ends, and how fine its bins can be depends on that. So bins
-//! begin narrow, and whenever an event lies beyond the last bin that there may be, neighbours are added
-//! up in pairs and every bin is twice as wide. Bins are numbered from 1970 and not from the first event:
-//! the series is then the same in whatever order events come, and two parts of one stream add up to the
+//! begin narrow, and whenever an event would need more bins than allowed, neighbours are added up in
+//! pairs and every bin becomes twice as wide. Bins are numbered from 1970 and not from the first event:
+//! the series then does not depend on the order of events, and two parts of one stream add up to the
 //! whole, bin by bin.
 
 use alloc::collections::VecDeque;
@@ -18,12 +18,12 @@ pub const BINS_MAX: u64 = 1 << 20;
 /// How often bins may double: to 1.024 s, over which [`BINS_MAX`] are 12 days.
 const DOUBLINGS_MAX: u32 = 10;
 
-/// What came within one bin.
+/// The content of one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Events.
     pub events: u64,
-    /// Their weights together, saturating.
+    /// Sum of their weights, saturating.
     pub weight: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Binned {
     bins: VecDeque<Bin>,
 }
 
-/// A series as it is written to files: column by column.
+/// A series as it is written to files, column by column.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -87,7 +87,7 @@ impl TryFrom<Written> for Binned {
 }
 
 impl Binned {
-    /// Nothing came yet.
+    /// An empty series.
     pub fn new() -> Binned {
         Binned::default()
     }
@@ -97,7 +97,7 @@ impl Binned {
         NARROWEST_NS << self.doublings
     }
 
-    /// The bins in the order of time; none where nothing came.
+    /// The bins in the order of time; none if nothing was counted.
     pub fn bins(&self) -> impl ExactSizeIterator<Item = &Bin> {
         self.bins.iter()
     }
@@ -110,10 +110,10 @@ impl Binned {
         self.add((at_ns / NARROWEST_NS) >> self.doublings, Bin { events: 1, weight })
     }
 
-    /// Adds what another part of the stream came to.
+    /// Adds the bins of another part of the stream.
     ///
     /// # Errors
-    /// When both together span more than may be; what was added until then stays.
+    /// When both together span more than is allowed; bins added until then stay.
     pub fn merge(&mut self, other: &Binned) -> Result<(), TooFarApart> {
         while self.doublings < other.doublings {
             self.double();
@@ -124,7 +124,7 @@ impl Binned {
         Ok(())
     }
 
-    /// Bins of twice the width, until one holds `events_min` events in the mean, or there is one alone.
+    /// Bins of twice the width, until bins hold `events_min` events on average, or only one bin is left.
     pub fn widened(mut self, events_min: f64) -> Binned {
         let events: f64 = self.bins.iter().map(|bin| bin.events as f64).sum();
         while self.bins.len() > 1 && events < events_min * self.bins.len() as f64 {
@@ -146,7 +146,7 @@ impl Binned {
         Ok(())
     }
 
-    /// Makes room for the bin `at`, by bins at either end and by doubling.
+    /// Makes room for the bin `at`, by adding bins at either end and by doubling.
     fn reach(&mut self, mut at: u64) -> Result<(), TooFarApart> {
         if self.bins.is_empty() {
             self.first = at;
@@ -171,7 +171,7 @@ impl Binned {
         Ok(())
     }
 
-    /// Adds neighbours up in pairs, an even number and the odd one behind it.
+    /// Adds neighbours up in pairs, each even number with the odd one behind it.
     fn double(&mut self) {
         let odd = (self.first % 2) as usize;
         let count = (self.bins.len() + odd).div_ceil(2);
@@ -197,7 +197,7 @@ mod tests {
 
     const DAY_NS: u64 = 86_400_000_000_000;
 
-    /// The bins of a width by a map.
+    /// The naive twin: bins of a width, counted in a map.
     fn mapped(events: &[(u64, u64)], width_ns: u64) -> BTreeMap<u64, Bin> {
         let mut bins: BTreeMap<u64, Bin> = BTreeMap::new();
         for &(at_ns, weight) in events {
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(bins, [(2, 90), (0, 0)]);
     }
 
-    /// Each limit of a series that is read, on both sides of it.
+    /// Values on both sides of each limit of a series that is read.
     #[test]
     fn a_series_that_cannot_be_is_refused() {
         let read = |doublings: u32, first: u64, events: u64, weights: u64| {

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-/// The least items that were offered.
+/// The least of the items that were offered.
 #[derive(Clone, Debug)]
 pub struct BottomK<T> {
     limit: usize,

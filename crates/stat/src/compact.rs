@@ -1,18 +1,19 @@
-//! From samples to a quantile table: few knots, the heavy tail whole, the mean kept.
+//! From samples to a quantile table: few knots, the whole heavy tail, the exact mean.
 //!
 //! A model file must stay readable, yet with Pareto sizes the largest few samples carry the volume:
 //! of 100,000 draws at α = 1.2 the top hundred hold about a third of the bytes. So a quarter of the
-//! knots goes to the largest values, each by itself, and the rest of the samples share the others
-//! in groups of nearly equal count. A group never parts samples of equal value, so an atom (the
-//! 40-byte segment, the 1,460-byte one) keeps its exact probability if it outweighs two groups.
+//! knots goes to the largest values, each by itself, and the rest of the samples share the other
+//! knots in groups of nearly equal count. A group never splits samples of equal value, so an atom
+//! (the 40-byte segment, the 1,460-byte one) keeps its exact probability if it outweighs two
+//! groups.
 //!
-//! What a group becomes is chosen so that its sum, and with it the mean of the whole, is kept:
+//! Each group is represented so that its sum, and with it the mean of the whole, is kept:
 //!
-//! * *step*: its mean. Where all samples are whole numbers so is the knot: the mean is rounded, the
-//!   error carried into the next group, and the last group that spans two whole numbers is split
-//!   between neighbours so that the carry ends at zero. The table then has the samples' sum to the
-//!   byte.
-//! * *linear*: two straight pieces from the group's first value, at its lower cumulative, to the
+//! * *step*: by its mean. If all samples are whole numbers, so is the knot: the mean is rounded,
+//!   the error carried into the next group, and the last group that spans two whole numbers is
+//!   split between neighbours so that the carry ends at zero. The table then has the samples' sum
+//!   to the byte.
+//! * *linear*: by two straight pieces from the group's first value, at its lower cumulative, to the
 //!   next group's first, at the upper. Measure both as fractions of the group's box. A knot on the
 //!   box's falling diagonal, at cumulative t and value 1 − t, gives the two pieces the mean t(1 −
 //!   t)/2 + (1 − t)(2 − t)/2 = 1 − t. So the knot sits at the height of the group's own mean,
@@ -24,10 +25,10 @@ use core::ops::Range;
 
 use crate::empirical::{Empirical, EmpiricalError, Form, KNOTS_LIMIT};
 
-/// The fewest knots a table is compressed to; a smaller wish is taken as this.
+/// The fewest knots a table is compressed to; a smaller `knots_max` is raised to this.
 pub const KNOTS_MIN: usize = 8;
 
-/// Below this every whole number is a float.
+/// Below this every whole number is exact as a float.
 const WHOLE_LIMIT: f64 = (1u64 << 53) as f64;
 
 /// The fewest samples that show how values spread between neighbours.
@@ -115,7 +116,7 @@ impl Empirical {
     }
 }
 
-/// Sorts and counts; refuses what no traffic has.
+/// Sorts and counts samples; refuses values that traffic cannot have.
 fn runs_of(mut samples: Vec<f64>) -> Result<Vec<Run>, EmpiricalError> {
     if samples.is_empty() {
         return Err(EmpiricalError::Empty);
@@ -131,7 +132,7 @@ fn runs_of(mut samples: Vec<f64>) -> Result<Vec<Run>, EmpiricalError> {
     Ok(equal.map(|run| Run { value: run[0].abs(), count: run.len() as u64 }).collect())
 }
 
-/// Sorts and adds; refuses what no traffic has.
+/// Sorts and adds up counts; refuses values that traffic cannot have.
 fn runs_of_counts(mut counts: Vec<(f64, u64)>) -> Result<Vec<Run>, EmpiricalError> {
     counts.retain(|(_, count)| *count > 0);
     if counts.is_empty() {
@@ -152,8 +153,8 @@ fn runs_of_counts(mut counts: Vec<(f64, u64)>) -> Result<Vec<Run>, EmpiricalErro
     Ok(equal.map(run).collect())
 }
 
-/// Parts `runs` into at most `groups_max` ranges of nearly equal count, none of a count under
-/// `count_min` but beside a heavier run.
+/// Splits `runs` into at most `groups_max` ranges of nearly equal count, none of a count under
+/// `count_min` except beside a heavier run.
 fn groups_of(runs: &[Run], groups_max: usize, count_min: u64) -> Vec<Range<usize>> {
     let mut left: u64 = runs.iter().map(|run| run.count).sum();
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(groups_max);
@@ -262,7 +263,7 @@ mod tests {
         samples
     }
 
-    /// Sizes as traffic has them, of a law chosen by `kind`, whole numbers, ascending.
+    /// Sizes as in traffic, from a law chosen by `kind`: whole numbers, ascending.
     fn sizes(kind: u64, n: usize) -> Vec<f64> {
         let mut rng = Rng::new(kind, 0, n as u64);
         let draw = |rng: &mut Rng| match kind % 4 {

@@ -1,4 +1,4 @@
-//! Confidence intervals: between what the truth lies in a known share of all repetitions.
+//! Confidence intervals: bounds that contain the true value in a known share of all repetitions.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::student::two_sided;
 /// Standard deviations about the mean that hold 95 % of a normal law.
 pub const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
-/// Between what the truth lies. In files it is a list of both ends.
+/// An interval that contains the true value. In files it is a list of both ends.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]
 pub struct ConfidenceInterval {
@@ -20,18 +20,18 @@ pub struct ConfidenceInterval {
 }
 
 impl ConfidenceInterval {
-    /// As far as `half` to either side of an estimate.
+    /// From `half` below an estimate to `half` above it.
     pub fn around(centre: f64, half: f64) -> ConfidenceInterval {
         ConfidenceInterval { low: centre - half, high: centre + half }
     }
 
-    /// A truth that is known.
+    /// The interval of a value that is known exactly.
     pub fn exact(value: f64) -> ConfidenceInterval {
         ConfidenceInterval { low: value, high: value }
     }
 
-    /// That of the mean of independent values, by Student's t with one degree of freedom fewer than values; none of
-    /// fewer than two.
+    /// The interval of the mean of independent values, by Student's t with one degree of freedom fewer than values;
+    /// `None` for fewer than two values.
     ///
     /// # Panics
     /// Where `confidence` is not between 0 and 1.
@@ -42,9 +42,10 @@ impl ConfidenceInterval {
         Some(ConfidenceInterval::around(mean, half))
     }
 
-    /// That of the median of independent values of any law, by order statistics: the k-th of them from below and
-    /// from above, k the greatest for which these hold the median with that confidence (Conover, *Practical
-    /// Nonparametric Statistics*, the quantile test); all of them where they are too few, none of none.
+    /// The interval of the median of independent values of any law, by order statistics: from the k-th smallest
+    /// to the k-th greatest, with the greatest k for which these contain the median with that confidence
+    /// (Conover, *Practical Nonparametric Statistics*, the quantile test); the range of all values where they
+    /// are too few, `None` where there are none.
     pub fn of_median(values: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
         let mut sorted: Vec<f64> = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -71,18 +72,18 @@ impl ConfidenceInterval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The interval of what an increasing function makes of the truth.
+    /// The interval of an increasing function of the value.
     pub fn map(self, of: impl Fn(f64) -> f64) -> ConfidenceInterval {
         ConfidenceInterval { low: of(self.low), high: of(self.high) }
     }
 
-    /// The least that has both.
+    /// The smallest interval that contains both.
     pub fn hull(self, other: ConfidenceInterval) -> ConfidenceInterval {
         ConfidenceInterval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 }
 
-/// Half the interval's width about the mean of independent values, by Student's t; none of fewer than two.
+/// Half the interval's width about the mean of independent values, by Student's t; `None` for fewer than two.
 ///
 /// # Panics
 /// Where `confidence` is not between 0 and 1.
@@ -96,7 +97,7 @@ pub fn half_width(values: &[f64], confidence: f64) -> Option<f64> {
     Some(two_sided(degrees, confidence) * libm::sqrt(squares / degrees / count))
 }
 
-/// As the list that it is in files.
+/// Prints the list that it is in files.
 impl core::fmt::Debug for ConfidenceInterval {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.ends().fmt(f)

@@ -4,29 +4,28 @@
 //!
 //! * **KS**, sup |F − G|: the greatest disagreement on any probability, in 0..=1; blind to how far
 //!   the mass moved and to the tail.
-//! * **W1 on log₂**, ∫ |F − G| d log₂ x: by how many octaves the mass must be moved on average. On
-//!   the values themselves it would be a statement about a few elephants (for Pareto 1.2 its
-//!   sampling error is 12 % of the mean even at a million samples), on octaves it weighs mice and
-//!   elephants alike.
+//! * **W1 on log₂**, ∫ |F − G| d log₂ x: by how many octaves the mass must be moved on average. On the values
+//!   themselves it would describe only a few elephants (for Pareto 1.2 its sampling error is 12 % of the mean
+//!   even at a million samples), on octaves it weighs mice and elephants alike.
 //! * **JSD**, in bits, 0..=1: for ranks and other categories, and for values in bins of a quarter
 //!   octave. Mass outside the bins has bins of its own: the implementation published with NetShare
 //!   drops it, and calls laws equal that do not even overlap.
 //!
-//! All are computed exactly from the distribution functions (`walk`), none by sampling or on a grid
-//! of points. What a figure means is told by its sampling floor (`floor`): a second sample of the
-//! truth is not at distance 0 either.
+//! All are computed exactly from the distribution functions (`walk`), none by sampling or on a grid of
+//! points. A figure has a meaning only beside its sampling floor (`floor`): a second sample of the truth is
+//! not at distance 0 either.
 //!
-//! No evidence is not agreement: with an empty sample or histogram on either side KS and JSD are 1
-//! and W1 is infinite.
+//! Missing evidence is not agreement: with an empty sample or histogram on either side KS and JSD are 1 and
+//! W1 is infinite.
 
 use alloc::vec::Vec;
 
 use crate::Empirical;
 use crate::walk::{Knots, Sorted, Walk, supremum};
 
-/// Values below this are taken as this by the logarithmic Wasserstein distances: an empty file is
-/// one octave's start, not infinitely many octaves below it. Choose the unit
-/// ([`Empirical::scaled`]) so that what matters lies above: bytes, nanoseconds.
+/// The logarithmic Wasserstein distances raise smaller values to this: an empty file is one octave's start,
+/// not infinitely many octaves below it. Choose the unit ([`Empirical::scaled`]) so that what matters lies
+/// above: bytes, nanoseconds.
 pub const LOG2_FLOOR: f64 = 1.0;
 
 /// The quarter-octave bins cover [2⁻⁴⁰, 2⁶⁴): picoseconds in seconds up to any count of bytes.
@@ -180,8 +179,8 @@ pub fn jsd_quarter_octave_samples(a: &mut [f64], b: &mut [f64]) -> f64 {
     jsd(&quarter_octaves(Sorted::new(a)), &quarter_octaves(Sorted::new(b)))
 }
 
-/// The probability of each bin [edge, next edge): first of everything below the lowest edge, last
-/// of everything from the highest on.
+/// The probability of each bin [edge, next edge): the first bin is everything below the lowest edge, the last
+/// everything from the highest on.
 fn quarter_octaves(mut law: impl Walk) -> Vec<f64> {
     let edges = OCTAVES.flat_map(|octave| QUARTERS.map(|quarter| libm::scalbn(quarter, octave)));
     let top = libm::scalbn(1.0, OCTAVES.end);
@@ -305,7 +304,7 @@ mod tests {
         let (mut a, mut b) = (sample(31, 500, 10.0), sample(31, 500, 10.0));
         b.iter_mut().for_each(|value| *value *= 2.0);
         assert!((w1_log2_samples(&mut a, &mut b) - 1.0).abs() < 1e-9);
-        // What lies under the floor is at the floor.
+        // Values under the floor are raised to it.
         let low = |value| Empirical::new(Form::Step, 1, vec![(1.0, value)]).expect("an atom");
         assert_eq!(w1_log2_models(&low(0.0), &low(0.9)), 0.0);
         assert_eq!(w1_log2_models(&low(0.0), &low(4.0)), 2.0);

@@ -10,7 +10,7 @@
 //!
 //! Draws are by inversion: `quantile(u)` of a uniform u. Inversion is monotone, and so it is what
 //! stratified and sorted draws need. All the quantities here follow from the knots alone, in closed
-//! form; how knots are made from samples stands in `compact`, how two laws differ in `distance`.
+//! form; `compact` makes knots from samples, `distance` compares laws.
 //!
 //! The unit of the values is the caller's (bytes, seconds); all of them are at least 0.
 
@@ -188,9 +188,9 @@ impl Empirical {
         self.knots[self.knots.len() - 1].1
     }
 
-    /// The value under which the share `u` lies: the least value whose cumulative exceeds `u`, for
-    /// u in [0, 1), so that a uniform `u` draws each value with exactly its probability. Below 0
-    /// (and for not-a-number) it is the minimum, from 1 on the maximum.
+    /// The value below which the share `u` lies: the least value whose cumulative exceeds `u`, for u in
+    /// [0, 1), so that a uniform `u` draws each value with exactly its probability. Below 0 (and for
+    /// not-a-number) it is the minimum, from 1 on the maximum.
     pub fn quantile(&self, u: f64) -> f64 {
         let u = u.max(0.0);
         self.quantile_before(self.knots.partition_point(|&(cumulative, _)| cumulative <= u), u)
@@ -239,7 +239,7 @@ impl Empirical {
         self.sum_pieces(|low, high| (low * low + low * high + high * high) / 3.0)
     }
 
-    /// Sums `of(lowest, highest)` over the pieces of the law, each weighed by its probability.
+    /// Sums `of(lowest, highest)` over the pieces of the law, each weighted by its probability.
     fn sum_pieces(&self, of: impl Fn(f64, f64) -> f64) -> f64 {
         self.pieces().fold(0.0, |sum, (share, low, high)| sum + share * of(low, high))
     }
@@ -261,8 +261,8 @@ impl Empirical {
         self.quantile(rng.unit())
     }
 
-    /// `n` independent draws in ascending order, without sorting: sorted uniforms meet the knots in
-    /// one walk, O(n + knots). What a sampling floor needs two hundred times.
+    /// `n` independent draws in ascending order, without sorting: sorted uniforms meet the knots in one
+    /// walk, O(n + knots). A sampling floor needs this two hundred times.
     pub fn draw_sorted(&self, rng: &mut Rng, n: usize) -> Vec<f64> {
         let mut drawn = sorted_uniforms(rng, n);
         let mut passed = 0;

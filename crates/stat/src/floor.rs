@@ -1,17 +1,17 @@
-//! What a distance would be if all were well: the sampling floor.
+//! The sampling floor: the distance that chance alone gives.
 //!
 //! Draw n values from a model and measure their distance from it: it is not 0. For KS it falls as
-//! n^(−½), for Pareto sizes on other distances more slowly still, so a bare "KS 0.013" says nothing
-//! until one knows what chance alone gives at this n. The floor is found by doing just that: repeat
-//! the measurement with samples drawn from the model, each round with a stream of its own, and take
-//! the median; the 5th and 95th percentiles are the band within which nothing can be concluded. A
-//! fidelity is then a ratio: 1 is as like the model as a second sample of it would be.
+//! n^(−½), for Pareto sizes on other distances more slowly still, so a bare "KS 0.013" means nothing
+//! without the distance that chance alone gives at this n. To find the floor, repeat the measurement
+//! with samples drawn from the model, each round with a stream of its own, and take the median;
+//! within the band of the 5th and 95th percentiles nothing can be concluded. Fidelity is then a
+//! ratio: at 1, values are as close to the model as a second sample of it.
 //!
-//! Whatever is done to the real measurement (censoring, pools, rounding to bytes) belongs into the
-//! closure too; a floor of another procedure is no floor.
+//! Every step of the real measurement (censoring, pools, rounding to bytes) belongs in the closure
+//! too; the floor of another procedure is not valid.
 //!
-//! Sorted samples come without sorting: the first n partial sums of n + 1 exponential variables,
-//! divided by the last, are n uniform order statistics (Devroye 1986, section V.3).
+//! Sorted samples are drawn without sorting: the first n partial sums of n + 1 exponential
+//! variables, divided by the last, are n uniform order statistics (Devroye 1986, section V.3).
 
 use alloc::vec::Vec;
 
@@ -54,8 +54,8 @@ pub fn floor(seed: u64, rounds: u32, mut distance: impl FnMut(&mut Rng) -> f64) 
     Floor { median: at(0.5), p5: at(0.05), p95: at(0.95) }
 }
 
-/// How many floors a distance is: 0 for a distance of 0 whatever the floor, `None` where there is
-/// no saying (any other distance over a floor of 0, or something that is no distance).
+/// How many floors a distance is: 0 for a distance of 0 whatever the floor, `None` where it is
+/// undefined (any other distance over a floor of 0, or an invalid distance).
 pub fn ratio(distance: f64, floor: f64) -> Option<f64> {
     if distance == 0.0 {
         return Some(0.0);
@@ -97,8 +97,8 @@ mod tests {
         })
     }
 
-    /// Figures measured once each, by another implementation: they must lie in the band and near the
-    /// median.
+    /// Figures from one measurement each of another implementation: they must lie in the band and
+    /// near the median.
     #[test]
     fn reproduces_the_known_floors_of_pareto() {
         type Distance = fn(&mut [f64], &mut [f64]) -> f64;

@@ -1,4 +1,4 @@
-//! Millions of delays in a few kilobytes: a histogram whose buckets widen with the value.
+//! A histogram whose buckets widen with the value: millions of delays in a few kilobytes.
 //!
 //! Values below 256 have a bucket each. Above, every octave is cut into 128 buckets of equal width,
 //! so a bucket is never wider than 1/128 of its lowest value and any value read back is within that
@@ -87,23 +87,23 @@ impl Histogram {
         self.count
     }
 
-    /// The least value, exact; `None` of nothing.
+    /// The least value, exact; `None` if it is empty.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The greatest value, exact; `None` of nothing.
+    /// The greatest value, exact; `None` if it is empty.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean, from the exact sum; `None` of nothing.
+    /// The mean, from the exact sum; `None` if it is empty.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
     /// The value of rank ⌈q·count⌉ (q in 0..=1, taken to the nearer end outside it), within 1/128
-    /// of the recorded one; the first and the last rank are exact. `None` of nothing.
+    /// of the recorded one; the first and the last rank are exact. `None` if it is empty.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = rank_of(q, self.count)?;
         if rank == 1 {

@@ -1,8 +1,8 @@
 //! Laws given by name and parameters, made into quantile tables.
 //!
 //! A table is cut by survival, P(X > x), and not by value: evenly in the body, and in the last 4 % each
-//! piece an eighth of an octave rarer than the one before, so that a heavy tail is as finely drawn as
-//! the body. A discrete table takes of each piece its mean, and so has the law's own mean; a straight one
+//! piece an eighth of an octave rarer than the one before, so that a heavy tail is as finely drawn as the
+//! body. A discrete table takes the mean of each piece, and so keeps the law's own mean; a linear one
 //! (for times) takes the values at the cuts.
 
 use alloc::vec::Vec;
@@ -18,13 +18,13 @@ const TAIL: f64 = 0.04;
 const TAIL_PIECES: f64 = 8.0;
 /// Survival below which a tail is one piece.
 const LAST: f64 = 1e-12;
-/// Points of a piece that its mean is taken over, an even number of steps.
+/// Steps into which a piece is divided to compute its mean; an even number.
 const STEPS: usize = 8;
 
 /// A law of positive values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
-    /// The exponential law of this mean.
+    /// The exponential law with this mean.
     Exponential {
         /// The mean.
         mean: f64,
@@ -55,13 +55,13 @@ pub enum Law {
 /// Why there is no table of a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LawError {
-    /// This parameter must be a positive finite number, and is this.
+    /// This parameter must be a positive finite number, but has this value.
     NotPositive(&'static str, f64),
     /// The mean of the law is not finite, and it has no maximum: a Pareto law of an index up to 1.
     InfiniteMean,
     /// Nothing of the law lies below this maximum.
     Maximum(f64),
-    /// Its values are beyond what numbers hold.
+    /// Its values exceed what a float can hold.
     Unbounded,
 }
 
@@ -90,7 +90,7 @@ impl Law {
     fn check(&self) -> Result<(), LawError> {
         let parameters = match *self {
             Law::Exponential { mean } => [("mean", mean), ("mean", mean)],
-            // Any mean of a logarithm will do; that it is finite is seen by its exponential.
+            // Any mean of a logarithm is allowed; its exponential shows whether it is finite.
             Law::Lognormal { mu, sigma } => [("exp(mu)", libm::exp(mu)), ("sigma", sigma)],
             Law::Pareto { index, minimum } => [("index", index), ("minimum", minimum)],
             Law::Weibull { shape, scale } => [("shape", shape), ("scale", scale)],
@@ -115,7 +115,7 @@ impl Law {
         }
     }
 
-    /// The value that is exceeded with this probability, above 0 and at most 1.
+    /// The value that is exceeded with probability `survival`, above 0 and at most 1.
     pub fn exceeded_with(&self, survival: f64) -> f64 {
         match *self {
             Law::Exponential { mean } => -mean * libm::log(survival),
@@ -125,7 +125,7 @@ impl Law {
         }
     }
 
-    /// The mean of what is exceeded with a probability between `low` and `high`.
+    /// The mean of the values that are exceeded with a probability between `low` and `high`.
     fn mean_between(&self, low: f64, high: f64) -> f64 {
         if low <= 0.0 {
             // Beyond the last cut: exact where it matters, elsewhere the value at the cut.
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(law.table(Form::Step, Some(5.0)), Err(LawError::Maximum(5.0)));
         let table = law.table(Form::Step, Some(1e6)).expect("a table");
         assert!(table.max() <= 1e6 && table.max() > 0.9e6, "{}", table.max());
-        // ∫ of 10/x over 10..1e6, over the share that is kept.
+        // ∫ of 10/x over 10..1e6, divided by the share that is kept.
         let mean = 10.0 * 1e5f64.ln() / (1.0 - 1e-5);
         assert!((table.mean() / mean - 1.0).abs() < 0.01, "{} {mean}", table.mean());
     }

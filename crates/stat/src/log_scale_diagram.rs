@@ -2,27 +2,27 @@
 //! parameter with an interval that can be trusted.
 //!
 //! Traffic is bursty on all time scales: averaged over longer stretches it gets smoother, but much more
-//! slowly than chance alone would make it. The energy of its wavelet details ([`wavelet`](crate::wavelet))
-//! grows as 2^(αj) with the octave j, and α = 2H − 1, where H is Hurst's parameter: 1/2 where the past does
-//! not matter, near 1 where it matters for ever. Drawn with logarithms (Abry & Veitch, *IEEE Trans.
-//! Information Theory* 44(1), 1998; Veitch & Abry, 45(3), 1999) that is a line, whose slope
-//! is estimated as follows.
+//! slowly than independent arrivals would. The energy of its wavelet details ([`wavelet`](crate::wavelet))
+//! grows as 2^(αj) with the octave j, and α = 2H − 1, where H is Hurst's parameter: 1/2 for a series
+//! without memory, near 1 for one with very long memory. On logarithmic axes (Abry & Veitch, *IEEE Trans.
+//! Information Theory* 44(1), 1998; Veitch & Abry, 45(3), 1999) that is a line, whose slope is estimated as
+//! follows.
 //!
-//! 1. An octave has n details, all but independent and of mean zero. The mean of their squares μ is
-//!    that of a chi-square law with n degrees, so log₂ μ misses the logarithm of the true energy by
-//!    g = ψ(n/2)/ln 2 − log₂(n/2) in the mean, which is subtracted, and varies by ζ(2, n/2)/ln² 2.
-//!    Nothing of this depends on the series: intervals are known beforehand.
-//! 2. A line is laid through the octaves j₁ to j₂, each weighted by the inverse of its variance. Its
-//!    slope has no bias, and a variance that follows from the weights alone.
-//! 3. How far the octaves lie from the line is a chi-square sum of j₂ − j₁ − 1 degrees: is it too
+//! 1. An octave has n details, all but independent and of mean zero. The mean of their squares μ is that of
+//!    a chi-square law with n degrees, so log₂ μ differs from the logarithm of the true energy by g =
+//!    ψ(n/2)/ln 2 − log₂(n/2) on average, which is subtracted, and has a variance of ζ(2, n/2)/ln² 2. None
+//!    of this depends on the series: intervals are known beforehand.
+//! 2. A line is fitted to the octaves j₁ to j₂, each weighted by the inverse of its variance. Its slope has
+//!    no bias, and a variance that follows from the weights alone.
+//! 3. The distance of the octaves from the line is a chi-square sum of j₂ − j₁ − 1 degrees. If it is too
 //!    improbable, there is no such line, and the slope means nothing.
 //!
 //! **Where to begin.** Below some octave real traffic does not scale: packets, round trips and timers have
-//! their own times. And a series of counts is not the wavelet's own approximation of the process, which
-//! disturbs the finest octaves: of exact fractional Gaussian noise of 65,536 values, a line from the third
-//! octave on has a bias of 0.003 to 0.005 beside a deviation of 0.006, and one from the fourth on of 0.001
-//! to 0.002 beside 0.0085. [`Diagram::choose`] takes the finest octave, from the fourth on, from which on
-//! a line is not improbable.
+//! their own time scales. And a series of counts is not the wavelet's own approximation of the process,
+//! which disturbs the finest octaves: of exact fractional Gaussian noise of 65,536 values, a line from the
+//! third octave on has a bias of 0.003 to 0.005 beside a deviation of 0.006, and one from the fourth on of
+//! 0.001 to 0.002 beside 0.0085. [`Diagram::choose`] takes the finest octave, not below the fourth, from
+//! which on a line is not improbable.
 
 use alloc::vec::Vec;
 use core::f64::consts::LN_2;
@@ -33,11 +33,11 @@ use crate::wavelet::{Energy, Pyramid};
 
 /// The finest octave at which a chosen range may begin.
 pub const FIRST_OCTAVE: u32 = 4;
-/// The coarsest octave of a range has so many details at least.
+/// The fewest details that the coarsest octave of a range may have.
 pub const DETAILS_MIN: u64 = 8;
-/// A line that is less probable than this is none.
+/// A line that is less probable than this is rejected.
 pub const GOODNESS_MIN: f64 = 0.05;
-/// Octaves that a line needs: two lie on one always.
+/// Octaves that a line needs: any two lie on one.
 const OCTAVES_MIN: usize = 3;
 
 /// One time scale of the diagram.
@@ -45,11 +45,11 @@ const OCTAVES_MIN: usize = 3;
 pub struct Octave {
     /// Its number j: stretches of about 2ʲ values.
     pub octave: u32,
-    /// Details that were found.
+    /// Number of details.
     pub count: u64,
-    /// Two's logarithm of their energy, without bias; minus infinity where nothing ever changes.
+    /// Binary logarithm of their energy, without bias; minus infinity for a constant series.
     pub log2_energy: f64,
-    /// The standard deviation of that.
+    /// The standard deviation of `log2_energy`.
     pub deviation: f64,
 }
 
@@ -61,7 +61,7 @@ impl Octave {
         Octave { octave, count, log2_energy: libm::log2(mean) - bias, deviation }
     }
 
-    /// Between what the logarithm of the true energy lies, 19 times in 20.
+    /// The interval that contains the logarithm of the true energy 19 times in 20.
     pub fn interval(&self) -> ConfidenceInterval {
         ConfidenceInterval::around(self.log2_energy, DEVIATIONS_95 * self.deviation)
     }
@@ -80,16 +80,16 @@ pub struct Scaling {
     pub octaves: [u32; 2],
     /// Its slope α.
     pub slope: f64,
-    /// Hurst's parameter as the slope has it, (α + 1) / 2: of a stationary series, whose α is below 1.
+    /// Hurst's parameter by the slope, (α + 1) / 2, for a stationary series, whose α is below 1.
     pub hurst: f64,
     /// The standard deviation of `hurst`.
     pub deviation: f64,
-    /// How probable octaves are that lie as far from the line, if there is such a line.
+    /// The probability that octaves lie at least as far from the line, if there is such a line.
     pub goodness: f64,
 }
 
 impl Scaling {
-    /// Between what Hurst's parameter lies, 19 times in 20.
+    /// The interval that contains Hurst's parameter 19 times in 20.
     pub fn interval(&self) -> ConfidenceInterval {
         ConfidenceInterval::around(self.hurst, DEVIATIONS_95 * self.deviation)
     }
@@ -113,7 +113,7 @@ impl Diagram {
         self.octaves.iter().filter(enough).map(|octave| octave.octave).max()
     }
 
-    /// The line through the octaves `from` to `to`, both included; none where there are fewer than three,
+    /// The line through the octaves `from` to `to`, both included; `None` where there are fewer than three,
     /// or where one of them has no energy.
     pub fn fit(&self, from: u32, to: u32) -> Option<Scaling> {
         let inside = |octave: &&Octave| (from..=to).contains(&octave.octave);
@@ -143,7 +143,7 @@ impl Diagram {
     }
 
     /// The line through the longest range that ends at the [coarsest](Diagram::coarsest) octave and has a
-    /// goodness of [`GOODNESS_MIN`] at least; none where no range has.
+    /// goodness of [`GOODNESS_MIN`] at least; `None` where no range has.
     pub fn choose(&self) -> Option<Scaling> {
         let to = self.coarsest()?;
         (FIRST_OCTAVE..=to)
@@ -195,7 +195,7 @@ mod tests {
         assert!(whole.goodness < 1e-6, "{whole:?}");
     }
 
-    /// Octaves as they are said: (octave, details, energy, deviation).
+    /// A diagram of the given octaves: (octave, details, energy, deviation).
     fn of(octaves: &[(u32, u64, f64, f64)]) -> Diagram {
         let octave = |&(octave, count, log2_energy, deviation): &(u32, u64, f64, f64)| Octave {
             octave,

@@ -1,12 +1,12 @@
-//! The few parametric laws that traffic is made of: lognormal bodies, Pareto tails, Zipf ranks.
+//! The few parametric laws of traffic: lognormal bodies, Pareto tails, Zipf ranks.
 
 use alloc::vec::Vec;
 
 use crate::Rng;
 
-/// From this mean on a Poisson number is drawn as a normal one.
+/// From this mean on a Poisson number is drawn from a normal law.
 const POISSON_NORMAL: f64 = 100.0;
-/// No Poisson number of a lesser mean is greater.
+/// The greatest Poisson number that is drawn for a smaller mean.
 const POISSON_MAX: f64 = 1_000.0;
 
 /// A lognormal variable: e to the power of a normal one with mean `mu` and deviation `sigma`, both
@@ -24,8 +24,8 @@ pub fn pareto(rng: &mut Rng, alpha: f64, minimum: f64) -> f64 {
     minimum * libm::pow(1.0 - rng.unit(), -1.0 / alpha)
 }
 
-/// A Poisson number of this mean: by its law where that is short, above a mean of 100 as the normal
-/// variable that it nearly is.
+/// A Poisson number with this mean: by the exact law up to a mean of 100, and above by the normal
+/// law, which it nearly follows.
 pub fn poisson(rng: &mut Rng, mean: f64) -> f64 {
     if mean > POISSON_NORMAL {
         return libm::round(mean + libm::sqrt(mean) * rng.normal()).max(0.0);
@@ -41,7 +41,7 @@ pub fn poisson(rng: &mut Rng, mean: f64) -> f64 {
 }
 
 /// The weights of ranks 1..=n under Zipf's law, rank^(−exponent), normalised to sum to 1, largest
-/// first. An exponent of 0 makes them equal; of nothing, nothing.
+/// first. An exponent of 0 makes them equal; for `n` = 0 the list is empty.
 pub fn zipf_weights(n: usize, exponent: f64) -> Vec<f64> {
     let mut weights: Vec<f64> = (1..=n).map(|rank| libm::pow(rank as f64, -exponent)).collect();
     let total: f64 = weights.iter().rev().sum();
@@ -109,7 +109,7 @@ mod tests {
         assert!(zipf_weights(0, 1.0).is_empty());
     }
 
-    /// Up to a mean of 100 a number takes one random word, and the share below it is what was drawn.
+    /// Up to a mean of 100 a number takes one random word, by inversion of its law.
     #[test]
     fn poisson_numbers_of_a_short_law_are_where_its_shares_reach_what_is_drawn() {
         for mean in [0.5, 4.0, 40.0, 100.0] {

@@ -1,9 +1,9 @@
-//! The rest of a value that is met at a random moment.
+//! Residual times: the rest of a gap that is met at a random moment.
 //!
-//! Whoever comes upon a process of gaps finds himself in a long one rather than in a short one: in
-//! proportion to its length. Of that gap a uniform part is left (Cox, Renewal Theory, 5.4). A law in pieces
-//! needs no trial and error for that, which for a heavy tail would be as many trials as its longest gap is
-//! means: a piece is drawn by its share of the mean, a value in it by its length, and of that a uniform part.
+//! A random moment falls into a gap with a probability in proportion to the gap's length, and a uniform part
+//! of the gap is left (Cox, Renewal Theory, 5.4). For a law in pieces this needs no rejection, which for a
+//! heavy tail would take as many trials as its longest gap exceeds its mean: a piece is drawn by its share of
+//! the mean, a value in it in proportion to its length, and then a uniform part of the value.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub struct Residual {
 }
 
 impl Residual {
-    /// The residuals of `law`; if its mean is zero, they are.
+    /// The residuals of `law`; all zero if its mean is zero.
     pub fn new(law: &Empirical) -> Residual {
         let mut sum = 0.0;
         let pieces = law.pieces().filter_map(|(share, low, high)| {
@@ -34,8 +34,8 @@ impl Residual {
         let place = rng.unit() * mean;
         let at = self.pieces.partition_point(|(.., sum)| *sum <= place);
         let (low, high, _) = self.pieces[at.min(self.pieces.len() - 1)];
-        // The density of a value rises with it: its square is uniform. By shares of the greatest, which may
-        // be too great to be squared.
+        // The density of a value rises with it: its square is uniform. Computed relative to the greatest
+        // value, which may be too great to be squared.
         let least = low / high;
         let value = high * libm::sqrt(least * least + rng.unit() * (1.0 - least * least));
         value * rng.unit()
@@ -48,7 +48,7 @@ mod tests {
     use crate::{Form, Law};
     use alloc::vec;
 
-    /// The naive twin: a draw kept with probability in proportion to its length.
+    /// The naive twin: a draw is kept with a probability in proportion to its length.
     fn kept(law: &Empirical, rng: &mut Rng) -> f64 {
         loop {
             let gap = law.draw(rng);
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// One draw in two thousand million would be kept.
+    /// Rejection would keep one draw in two thousand million.
     #[test]
     fn a_tail_of_years_costs_no_more_than_any_other() {
         let law =

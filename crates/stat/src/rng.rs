@@ -1,17 +1,17 @@
-//! Randomness that can be asked for by name: the stream of (seed, purpose, index), and no other.
+//! Random streams addressed by name: (seed, purpose, index).
 //!
-//! A generator that is passed from hand to hand makes every draw depend on all the draws before it:
-//! add a thread, reorder two loops, draw once more for a new feature, and the whole run changes.
-//! Here nothing is handed on. ChaCha8 (Bernstein 2008) is a function of a key and a position, so
+//! A generator that is shared makes every draw depend on all the draws before it: add a thread,
+//! reorder two loops, draw once more for a new feature, and the whole run changes. Here no state is
+//! shared. ChaCha8 (Bernstein 2008) is a function of a key and a position, so
 //!
 //! * the key holds the seed of the run and the *purpose* of the draws (a number that the caller
 //!   fixes once for "sizes", "gaps", "floor" and so on),
 //! * the 64-bit nonce holds the *index* (a session, an interval, a round),
 //!
-//! and the stream of session 4711 can be had directly, by whichever thread comes to it, before or
-//! after any other. That is what makes a plan the same on one thread and on sixteen. Streams of
-//! different names are as independent as a cipher's outputs under different keys; skipping ahead in
-//! one long stream would need to know how much each session draws.
+//! and the stream of session 4711 can be opened directly, by any thread, before or after any other.
+//! That is why a plan is the same on one thread and on sixteen. Streams of different names are as
+//! independent as a cipher's outputs under different keys; skipping ahead in one long stream would
+//! need to know how much each session draws.
 //!
 //! The mapping is fixed for ever by a known-answer test: a seed written in a report of today must
 //! mean the same traffic in ten years. `normal` and `exponential` take a constant number of words
@@ -51,7 +51,7 @@ impl Rng {
         self.words.next_u64()
     }
 
-    /// Uniform in [0, 1): one of 2⁵³ equally spaced values, so 1 never comes.
+    /// Uniform in [0, 1): one of 2⁵³ equally spaced values, never 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * UNIT_STEP
     }
@@ -88,7 +88,7 @@ impl Rng {
     }
 
     /// A standard normal variable by Box–Muller (1958), within ±8.6. Two words per draw: the second
-    /// variable of the pair is not kept, so the stream's position tells how many were drawn.
+    /// variable of the pair is not kept, so that the stream's position gives the number of draws.
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log1p(-self.unit()));
         radius * libm::cos(2.0 * core::f64::consts::PI * self.unit())

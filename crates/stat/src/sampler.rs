@@ -1,15 +1,15 @@
 //! Many draws from one quantile table, by a guide table (Chen and Asau, 1974).
 //!
-//! A draw by inversion looks for the knots that its uniform number has passed. A guide has [0, 1) in as
-//! many equal cells as the table has knots and more, and of each cell how many knots lie before it; from there
-//! it is one step in the mean. The draws are those of [`Empirical::draw`], number by number.
+//! A draw by inversion counts the knots that its uniform number has passed. A guide divides [0, 1) into equal
+//! cells, more than the table has knots, and holds for each cell how many knots lie before it; from there the
+//! search takes one step on average. The draws are those of [`Empirical::draw`], number by number.
 
 use alloc::vec::Vec;
 
 use crate::rng::UNIT_STEP;
 use crate::{Empirical, Rng};
 
-/// Cells of the guide for each knot: in most of them no knot lies, and nothing is left to look for.
+/// Cells of the guide for each knot: most of them contain no knot, and need no search.
 const CELLS_PER_KNOT: usize = 4;
 
 /// An empirical law with a guide to its knots.
@@ -18,7 +18,7 @@ pub struct Sampler<'a> {
     law: &'a Empirical,
     /// Knots whose cumulative is at most that of the cell's beginning.
     guide: Vec<u32>,
-    /// A word of randomness shifted by so many bits is the number of its cell.
+    /// A random word shifted right by this many bits is the number of its cell.
     shift: u32,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Sampler<'a> {
     /// An independent draw: what [`Empirical::draw`] gives. One word of the stream.
     pub fn draw(&self, rng: &mut Rng) -> f64 {
         let word = rng.next_u64();
-        // As `Rng::unit` has it; cells are powers of two, so that the top bits are the cell.
+        // As in `Rng::unit`; the number of cells is a power of two, so that the top bits are the cell.
         let u = (word >> 11) as i64 as f64 * UNIT_STEP;
         let mut passed = self.guide[(word >> self.shift) as usize] as usize;
         let knots = self.law.knots();

@@ -1,18 +1,18 @@
 //! The least value of a function of a few numbers, found without its derivative.
 //!
-//! Nelder and Mead (*The Computer Journal* 7, 1965) keep one point more than there are numbers. The
-//! worst point is reflected through the middle of the others; where that is the best of all it goes twice
-//! as far, where it is no better than the rest it goes half as far, and where that does not help
-//! either all points move half way to the best. So the figure walks downhill, stretches along
-//! valleys and shrinks around what it has found. Nothing is drawn by chance.
+//! Nelder and Mead (*The Computer Journal* 7, 1965) keep one point more than there are arguments. The
+//! worst point is reflected through the middle of the others; if the new point is the best of all, it
+//! moves twice as far; if it is no better than the rest, half as far; and if that does not help either,
+//! all points move half way to the best. So the simplex moves downhill, stretches along valleys and
+//! shrinks around a minimum. Nothing is random.
 
 use core::cmp::Ordering;
 
-/// Evaluations of the function at most, times its numbers.
+/// The most evaluations of the function for each of its arguments.
 const EVALUATIONS_MAX: usize = 500;
 
-/// Where the function is least, near `start`, and its value there. The first figure is as wide as
-/// `width` in each direction; it ends when its values differ by no more than `tolerance`.
+/// Where the function is least, near `start`, and its value there. The first simplex is `width` wide in
+/// each direction; the search ends when its values differ by no more than `tolerance`.
 pub fn minimise<const D: usize>(
     of: &dyn Fn(&[f64; D]) -> f64,
     start: [f64; D],
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(minimise(&|_: &[f64; 1]| 5.0, [2.0], 1.0, 0.0), ([2.0], 5.0));
     }
 
-    /// The points at which a function is asked for its value, and what comes of it.
+    /// The points at which the function is evaluated, and the result.
     fn course<const D: usize>(
         of: impl Fn(&[f64; D]) -> f64,
         start: [f64; D],
@@ -119,11 +119,11 @@ mod tests {
         assert_eq!(asked[2..4], [[2.0], [3.0]]);
         // 1 through 3 is 5, and 7 is not better.
         assert_eq!(asked[4..6], [[5.0], [7.0]]);
-        // 3 through 5 is 7, as bad as 3: half way back. Then it goes on around 5.
+        // 3 through 5 is 7, as bad as 3: half way back. Then it continues around 5.
         assert_eq!(asked[6..8], [[7.0], [4.0]]);
         assert_eq!(asked[8..12], [[6.0], [4.5], [5.5], [4.75]]);
         assert_eq!(found.0, [5.0]);
-        // Steps up and down: none of the two is better than the worst, and the figure shrinks.
+        // Steps up and down: neither of the two is better than the worst, and the simplex shrinks.
         let steps = |[x, y]: &[f64; 2]| if *x == 0.0 && *y == 0.0 { 0.0 } else { 1.0 };
         let (asked, found) = course(steps, [0.0, 0.0], 1.0, 0.0);
         assert_eq!(found, ([0.0, 0.0], 0.0));
@@ -139,7 +139,7 @@ mod tests {
         let line = |[x]: &[f64; 1]| *x;
         assert_eq!(course(line, [3.0], 1.0, 1.0).0.len(), 2);
         assert!(course(line, [3.0], 1.0, 0.99).0.len() > 2);
-        // Downhill for ever: each step is stretched until there were 500 evaluations.
+        // Downhill for ever: each step is stretched until 500 evaluations are done.
         assert_eq!(course(line, [3.0], 1.0, 0.0).0.len(), 500);
     }
 }

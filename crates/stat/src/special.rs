@@ -2,7 +2,7 @@
 
 /// From here on the asymptotic series are exact to the last bits.
 const LARGE: f64 = 12.0;
-/// Terms of a series or a fraction at most; both are over long before.
+/// The most terms of a series or a fraction; both converge long before.
 const TERMS_MAX: usize = 10_000;
 
 /// The digamma function ψ, the derivative of ln Γ, for `x` > 0: the recurrence ψ(x) = ψ(x + 1) − 1/x up
@@ -40,9 +40,9 @@ pub fn trigamma(mut x: f64) -> f64 {
     sum + 1.0 / x + 0.5 * y + y / x * series
 }
 
-/// The probability that a chi-square variable of so many degrees of freedom exceeds `x`: the
-/// regularised incomplete gamma function Q(degrees / 2, x / 2), by its series where that converges
-/// fast and by Legendre's continued fraction elsewhere (Lentz's way of evaluating it).
+/// The probability that a chi-square variable of `degrees` degrees of freedom exceeds `x`: the
+/// regularised incomplete gamma function Q(degrees / 2, x / 2), by its series where that converges fast
+/// and by Legendre's continued fraction elsewhere (Lentz's way of evaluating it).
 ///
 /// # Panics
 /// Where there is no degree of freedom, or `x` is negative or no number.
@@ -84,7 +84,7 @@ pub fn chi_square_tail(degrees: usize, x: f64) -> f64 {
 }
 
 /// The logarithm of the binomial probability of `k` successes in `n` trials of chance `p`, minus infinity
-/// where it cannot be: Loader's saddle-point form (*Fast and Accurate Computation of Binomial
+/// for an impossible `k`: Loader's saddle-point form (*Fast and Accurate Computation of Binomial
 /// Probabilities*, 2000), which keeps its digits where ln Γ of large numbers would cancel them. `n` and
 /// `k` are whole numbers at least 0.
 ///
@@ -192,7 +192,7 @@ mod tests {
         assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     }
 
-    /// Of even degrees the tail is a sum of so many terms, of one it is the error function's.
+    /// For even degrees the tail is a finite sum, for one degree it is the error function's.
     #[test]
     fn the_chi_square_tail_has_its_closed_forms() {
         for exponent in -18..=9 {

@@ -1,7 +1,7 @@
 //! Student's law: its tail, and how many standard errors hold a share of it.
 
 /// How many standard errors hold a share `confidence` of Student's law (Biometrika 6, 1908) about its middle, 0 to 1,
-/// both excluded: 1.96 of many `degrees` of freedom at 0.95.
+/// both excluded: 1.96 for many `degrees` of freedom at 0.95.
 ///
 /// # Panics
 /// Where `confidence` is out of its range, or there is no degree of freedom.
@@ -93,7 +93,7 @@ mod tests {
             let found = two_sided(degrees, confidence);
             assert!((found - expected).abs() < 2e-6, "{degrees} {confidence}: {found}");
         }
-        // With one degree it is Cauchy's law, of which the tail is known.
+        // With one degree it is Cauchy's law, whose tail is known.
         for x in [0.0, 0.3, 1.0, 4.0, 100.0] {
             let cauchy = 0.5 - libm::atan(x) / core::f64::consts::PI;
             assert!((student_tail(1.0, x) - cauchy).abs() < 1e-14, "{x}");

@@ -1,17 +1,18 @@
-//! One number for many: medians and quantiles of small samples held in full.
+//! Medians and quantiles of small samples held in full.
 //!
 //! Quantiles interpolate between order statistics, with x₍₀₎ at 0 and x₍ₙ₋₁₎ at 1 (definition 7 of
-//! Hyndman & Fan 1996, what R and NumPy do unasked). For millions of delays use
+//! Hyndman & Fan 1996, the default of R and NumPy). For millions of delays use
 //! [`Histogram`](crate::Histogram), which keeps no sample.
 
-/// The median of `values`, which are left sorted; `None` of nothing. Not-a-numbers sort last.
+/// The median of `values`, which are left sorted; `None` if there are none. Not-a-numbers sort
+/// last.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     quantile_sorted(values, 0.5)
 }
 
 /// The `q`-quantile (q in 0..=1, taken to the nearer end outside it) of values in ascending order;
-/// `None` of nothing.
+/// `None` if there are none.
 pub fn quantile_sorted(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;

@@ -1,11 +1,12 @@
 //! Distributions of durations that were not all seen to their end: the Kaplan–Meier estimate.
 //!
-//! A run ends while sessions still wait for their next connection. Those gaps are known only to be
-//! longer than what was seen; counted as they stand they would make gaps look short, left out they
-//! would make them look shorter still, because long gaps are cut more often. Kaplan and Meier (JASA
-//! 53, 1958) use each observation for as long as it lasts: at every duration at which some of the n
-//! still under observation ended, d of them, the survivors' share falls by the factor 1 − d/n. An
-//! observation cut at the very duration at which others ended counts as having outlived it.
+//! A run ends while sessions still wait for their next connection. Those gaps are only known to be
+//! longer than the part that was seen. Counted at that length they would make gaps look short; left
+//! out, they would make them look shorter still, because long gaps are cut more often. Kaplan and
+//! Meier (JASA 53, 1958) use each observation for as long as it lasts: at every duration at which
+//! some of the n still under observation ended, d of them, the survivors' share falls by the factor
+//! 1 − d/n. An observation cut at the very duration at which others ended counts as having outlived
+//! it.
 //!
 //! Beyond the longest observed duration nothing is known, so nothing is compared there.
 
@@ -80,8 +81,8 @@ mod tests {
     use super::*;
     use crate::{Form, Rng, ks_to};
 
-    /// The naive twin, Efron's redistribution to the right (1967): everyone carries 1/n, and who is
-    /// censored hands his mass in equal parts to all who lasted longer.
+    /// The naive twin, Efron's redistribution to the right (1967): each observation carries 1/n,
+    /// and a censored one passes its mass in equal parts to all that lasted longer.
     fn redistributed(observations: &[Lifetime], x: f64) -> f64 {
         let mut sorted = observations.to_vec();
         sorted.sort_by(|a, b| a.duration.total_cmp(&b.duration).then(b.observed.cmp(&a.observed)));
@@ -159,7 +160,8 @@ mod tests {
                 Empirical::linear_from(model.clone(), 64).expect("times"),
                 Empirical::step_from(model, 64).expect("times"),
             ] {
-                // Nothing is compared beyond the longest end seen, so make it the model's too.
+                // Nothing is compared beyond the longest observed duration, so include the model's
+                // maximum.
                 sample.push(model.max());
                 let seen = |&duration: &f64| Lifetime { duration, observed: true };
                 let lifetimes: Vec<Lifetime> = sample.iter().map(seen).collect();
@@ -205,7 +207,8 @@ mod tests {
                 lives.iter().map(|&(duration, observed)| Lifetime { duration, observed }).collect();
             KaplanMeier::new(&lifetimes).ks_to(&model)
         };
-        // Before 5 the model's atom at 2 stands against nothing; after it 0.5 against 0.5.
+        // Before 5 the estimate has nothing beside the model's atom at 2; after it, 0.5 is compared
+        // with 0.5.
         assert!((of(&[(5.0, true), (8.0, false)]) - 0.4).abs() < 1e-12);
         // The atom of 0.5 at 9 lies beyond what was seen.
         assert!((of(&[(2.0, true), (8.0, false), (8.0, false)]) - (0.4 - 1.0 / 3.0)).abs() < 1e-12);

@@ -1,23 +1,21 @@
-//! Whole numbers counted in bounded memory, with the same result in whatever order they come.
+//! Whole numbers counted in bounded memory, with the same result in any order of arrival.
 //!
-//! A tally is a sorted list of values, each with its count. While the values are few it is exact. When
-//! there are more different ones than it may hold, all values lose their last significant bits, one bit
-//! at a time, until what is left is few enough: values that have become alike share an entry, which keeps
-//! their number and their sum. So it is precision that has a bound, relative to the value, and never the
-//! count or the mean.
+//! A tally is a sorted list of values, each with its count. While the values are few it is exact. When there
+//! are more distinct values than it may hold, all values lose their last significant bits, one bit at a time,
+//! until few enough are distinct: values that have become equal share an entry, which keeps their number and
+//! their sum. So only the precision of values is bounded, and never the count or the mean.
 //!
-//! How many bits are left depends on the values alone. Let d(b) be the number of different values among all
-//! that were counted when `b` bits are kept. It falls with `b` and grows with every value, so the
-//! bits that are left at the end are the most for which d(b) is within the limit, whichever value came
-//! first and whichever tally it was counted in before two were added up. Sums are of whole numbers, for
-//! which the order does not matter either.
+//! The number of bits left depends on the values alone. Let d(b) be the number of distinct values when `b`
+//! bits of each are kept. It falls with `b` and grows with every value, so the bits that are left at the end
+//! are the most for which d(b) is within the limit, in whichever order values came, and in whichever of two
+//! merged tallies each was counted. Sums of whole numbers do not depend on the order either.
 
 use alloc::vec::Vec;
 
 /// All bits of a value.
 const ALL_BITS: u32 = u64::BITS;
 
-/// Values that are alike in the bits that are kept.
+/// Values that are equal in the bits that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     /// Their common bits, then zeros.
@@ -33,12 +31,12 @@ pub struct Tally {
     bits: u32,
     /// In rising order, each value once.
     entries: Vec<Entry>,
-    /// What came since, in runs of rising order.
+    /// Entries added since the last settling, in runs of rising order.
     fresh: Vec<Entry>,
 }
 
 impl Tally {
-    /// An empty tally of at most `limit` entries (at least 128), 32 bytes each; twice as many while it
+    /// An empty tally of at most `limit` entries (at least 128), 32 bytes each; up to twice as many while it
     /// grows.
     pub fn new(limit: usize) -> Tally {
         let limit = limit.max(2 * ALL_BITS as usize);
@@ -55,7 +53,7 @@ impl Tally {
         tally
     }
 
-    /// Counts a value so many times.
+    /// Counts a value `count` times.
     pub fn add(&mut self, value: u64, count: u64) {
         if count > 0 {
             self.push(Entry { value, count, sum: u128::from(value) * u128::from(count) });
@@ -68,13 +66,13 @@ impl Tally {
         other.entries.into_iter().chain(other.fresh).for_each(|entry| self.push(entry));
     }
 
-    /// Is nothing in it?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.fresh.is_empty()
     }
 
-    /// The values as whole numbers, and how often each was counted. Values that have lost bits stand at the
-    /// whole numbers next to their mean, as often as it takes to have their sum.
+    /// The values as whole numbers, and how often each was counted. Values that have lost bits are replaced
+    /// by the whole numbers next to their mean, in the proportion that keeps their sum.
     pub fn whole(mut self) -> Vec<(f64, u64)> {
         self.settle();
         let mut counts = Vec::with_capacity(self.entries.len());
@@ -89,8 +87,8 @@ impl Tally {
         counts
     }
 
-    /// The values divided by `unit`, and how often each was counted. Values that have lost bits stand at their
-    /// mean.
+    /// The values divided by `unit`, and how often each was counted. Values that have lost bits are replaced
+    /// by their mean.
     pub fn in_units_of(mut self, unit: f64) -> Vec<(f64, u64)> {
         self.settle();
         let mean = |entry: &Entry| entry.sum as f64 / entry.count as f64;
@@ -104,7 +102,7 @@ impl Tally {
         }
     }
 
-    /// Sorts in what came, and drops bits while there are too many values.
+    /// Merges the fresh entries, and drops bits while there are too many values.
     fn settle(&mut self) {
         self.entries.append(&mut self.fresh);
         self.round();
@@ -231,7 +229,7 @@ mod tests {
         tally.add(1_001, 3);
         (0..LIMIT).for_each(|_| tally.add(6, 2));
         assert_eq!(tally.whole(), [(6.0, 1_000), (7.0, 1_000), (1_001.0, 3)]);
-        // As many values as there may be are exact, and of one more the last bits are lost.
+        // As many values as the limit are exact; with one more, last bits are lost.
         let of =
             |count: u64| Tally::of((0..count).map(|at| 4_097 + 2 * at).collect(), LIMIT).whole();
         assert!(of(500).iter().zip(0..).all(|(one, at)| *one == (f64::from(4_097 + 2 * at), 1)));
@@ -239,7 +237,7 @@ mod tests {
         let more = of(501);
         assert!(more.iter().any(|(_, count)| *count > 1));
         assert_eq!(more.iter().map(|(_, count)| count).sum::<u64>(), 501);
-        // A limit below the number of bits is taken as twice that.
+        // A limit below twice the number of bits is raised to that.
         let low = Tally::of((0..128).collect(), 5).whole();
         assert_eq!(low.len(), 128);
     }

@@ -1,9 +1,8 @@
-//! The middle of noisy repetitions and how well it is known: trimmed means and their intervals.
+//! Trimmed means of noisy repetitions, and their confidence intervals.
 //!
-//! A measurement that is repeated on a machine with other work has rounds that are far off, and a mean
-//! follows them. Of a trimmed mean (Tukey and McLaughlin 1963) the lowest and the highest fifth are left
-//! out before it is taken; what they are told by is put back into its error, for which each of them counts
-//! as the outermost value that was kept (they are *winsorized*). With
+//! A measurement that is repeated on a machine with other work has outliers, and a plain mean follows them. A
+//! trimmed mean (Tukey and McLaughlin 1963) leaves out the lowest and the highest fifth. They still enter its
+//! error, for which each of them counts as the outermost value that was kept (they are *winsorized*). With
 //!
 //! ```text
 //!   n values, g = n/5 rounded down left out at each end, h = n - 2g kept, mean m of those
@@ -11,23 +10,23 @@
 //!   (m - truth) / sqrt(d)      has nearly Student's law with h - 1 degrees of freedom
 //! ```
 //!
-//! and the difference of two such means, with the degrees of Welch, is Yuen's test (Biometrika 61, 1974).
-//! Of values that are distributed evenly about a middle this middle is the truth; of others the truth is the
-//! trimmed mean of all that could have been drawn.
+//! and the difference of two such means, with the degrees of Welch, is Yuen's test (Biometrika 61, 1974). For
+//! a symmetric distribution the truth is its centre; otherwise it is the trimmed mean of the whole
+//! distribution.
 //!
-//! Values that come one after the other from something that drifts are alike where they are close, and the
-//! error above, which takes them for strangers, is too small. *Batch means* (Conway 1963) need no knowledge
-//! of the drift: in batches of successive values, each longer than their likeness reaches, the batches'
-//! means are nearly strangers, and their scatter is the error ([`Trimmed::of_batches`]).
+//! Successive values of a drifting quantity are correlated, and the error above, which assumes independence,
+//! is then too small. *Batch means* (Conway 1963) need no knowledge of the drift: with batches of successive
+//! values longer than the correlation, the batches' means are nearly independent, and their scatter gives the
+//! error ([`Trimmed::of_batches`]).
 
 use alloc::vec::Vec;
 
 use crate::confidence::ConfidenceInterval;
 use crate::student::two_sided;
 
-/// One part in so many is left out at each end.
+/// One value in this many is left out at each end.
 const LEFT_OUT: usize = 5;
-/// Fewer values have no interval.
+/// The fewest values that have an interval.
 pub const VALUES_MIN: usize = 4;
 
 /// A trimmed mean, and its error.
@@ -42,7 +41,7 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// The trimmed mean of `values`; none of fewer than [`VALUES_MIN`], or where one of them is not finite.
+    /// The trimmed mean of `values`; `None` for fewer than [`VALUES_MIN`], or if one of them is not finite.
     pub fn of(values: &[f64]) -> Option<Trimmed> {
         let count = values.len();
         if count < VALUES_MIN || values.iter().any(|value| !value.is_finite()) {
@@ -64,8 +63,8 @@ impl Trimmed {
         Some(Trimmed { mean, error, degrees: few - 1.0 })
     }
 
-    /// The mean of so many `batches` of successive `values`, of each of which the trimmed mean is taken; none
-    /// where a batch is shorter than [`VALUES_MIN`], there are fewer than two, or a value is not finite.
+    /// The mean of the trimmed means of `batches` batches of successive `values`; `None` if a batch is
+    /// shorter than [`VALUES_MIN`], there are fewer than two, or a value is not finite.
     pub fn of_batches(values: &[f64], batches: usize) -> Option<Trimmed> {
         if batches < 2 {
             return None;
@@ -80,7 +79,8 @@ impl Trimmed {
         Some(Trimmed { mean, error, degrees: count - 1.0 })
     }
 
-    /// What holds the truth in a share `confidence` of all repetitions, 0 to 1, both excluded.
+    /// The interval that contains the truth in a share `confidence` of all repetitions, 0 to 1, both
+    /// excluded.
     ///
     /// # Panics
     /// Where `confidence` is not between 0 and 1.
@@ -88,7 +88,7 @@ impl Trimmed {
         ConfidenceInterval::around(self.mean, self.half_width(confidence))
     }
 
-    /// Half of that interval's width.
+    /// Half the width of [`Trimmed::interval`].
     ///
     /// # Panics
     /// Where `confidence` is not between 0 and 1.
@@ -96,8 +96,8 @@ impl Trimmed {
         self.error * two_sided(self.degrees, confidence)
     }
 
-    /// What holds the difference to `other`, measured apart from this, in a share `confidence` of all
-    /// repetitions.
+    /// The interval that contains the difference to `other`, an independent measurement, in a share
+    /// `confidence` of all repetitions.
     ///
     /// # Panics
     /// Where `confidence` is not between 0 and 1.
@@ -105,7 +105,7 @@ impl Trimmed {
         let [one, two] = [self, other].map(|it| it.error * it.error);
         let sum = one + two;
         let apart = one * one / self.degrees + two * two / other.degrees;
-        // (Two that are exact have no error and as many degrees as anybody likes.)
+        // (Two exact means have no error, so that any number of degrees will do.)
         let degrees = if apart > 0.0 { sum * sum / apart } else { 1.0 };
         let half = libm::sqrt(sum) * two_sided(degrees, confidence);
         ConfidenceInterval::around(self.mean - other.mean, half)
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::Rng;
 
-    /// What stands in the essay, done by hand for ten values.
+    /// The calculation at the top of this file, done by hand for ten values.
     #[test]
     fn the_ends_are_left_out_of_the_mean_and_stand_in_for_the_error() {
         let values = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0, 5.0, 100.0];
@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn batches_of_successive_values_give_the_error() {
-        // Five batches of four, of which the trimmed mean is the mean, and one of five without its ends.
+        // Five batches of four values, whose trimmed mean is their mean, and then one batch of five without
+        // its ends.
         let middles = [4.0, 6.0, 5.0, 9.0, 1.0];
         let batch = |middle: &f64| [middle - 1.0, middle + 1.0, middle + 2.0, middle - 2.0];
         let mut values: Vec<f64> = middles.iter().flat_map(batch).collect();
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(Trimmed::of_batches(&values, 5), None);
     }
 
-    /// Of values that drift, those taken for strangers hold the truth too seldom.
+    /// For values that drift, intervals that assume independence contain the truth too seldom.
     #[test]
     fn batches_of_what_drifts_hold_the_truth() {
         let points = 2_000;

@@ -1,9 +1,9 @@
-//! Walking up a distribution function breakpoint by breakpoint, whatever it was made from.
+//! Walking up a distribution function of any kind, breakpoint by breakpoint.
 //!
 //! Every distance of this crate compares two distribution functions that are straight between
-//! breakpoints: samples, models, Kaplan–Meier estimates. Told the merged breakpoints in ascending
-//! order, a walk answers with both one-sided limits in constant time, so a distance is one pass
-//! over both laws and is written once for all their pairings.
+//! breakpoints: samples, models, Kaplan–Meier estimates. Given the merged breakpoints in ascending
+//! order, a walk returns both one-sided limits in constant time, so a distance is one pass over
+//! both laws and is written once for all their pairings.
 
 use crate::Empirical;
 
@@ -21,7 +21,7 @@ pub(crate) trait Walk {
     /// The next breakpoint not yet visited; infinite when there is none.
     fn peek(&self) -> f64;
 
-    /// The limits at `x`, which must lie above every `x` asked for before.
+    /// The limits at `x`, which must lie above every earlier `x`.
     fn at(&mut self, x: f64) -> Limits;
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use crate::{Form, Rng};
     use alloc::vec::Vec;
 
-    /// The naive twin asks the model by binary search.
+    /// The naive twin evaluates the model by binary search.
     #[test]
     fn knots_walk_agrees_with_binary_search() {
         let knots = [
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(walk.peek(), f64::INFINITY);
     }
 
-    /// Each x in order, and every second or third alone.
+    /// Every x in order, then only every second or third.
     #[test]
     fn jumps_are_passed_below_and_at() {
         let jumps = [(1.0, 0.2), (2.0, 0.5), (4.0, 0.6), (8.0, 0.9)];

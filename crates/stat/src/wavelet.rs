@@ -1,10 +1,10 @@
 //! The energy of a series on every time scale, in one pass and in memory for its logarithm.
 //!
 //! A wavelet coefficient of *octave* j is the difference between neighbouring stretches of a series, each about 2ʲ
-//! values long: it sees what happens on that scale and is blind to slower and faster things. Mallat's pyramid (*IEEE
-//! Trans. PAMI* 11(7), 1989) finds all of them with two short filters. The low-pass one halves a series into its
-//! *approximation*, the high-pass one finds the *details* that are lost thereby, and the approximation goes through
-//! the same two filters again:
+//! values long: it responds to changes on that scale and to no slower or faster ones. Mallat's pyramid (*IEEE Trans.
+//! PAMI* 11(7), 1989) finds all of them with two short filters. The low-pass one reduces a series to its
+//! *approximation* of half the length, the high-pass one finds the *details* that are lost, and the approximation
+//! goes through the same two filters again:
 //!
 //! ```text
 //!   series ──► approximation 1 ──► approximation 2 ──► …
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Each filter needs the last [`TAPS`] values of its input, so a series of any length passes through a
-//! handful of numbers for each octave, value by value. Only coefficients whose filter lies whole
-//! within the series are there; what an end would have to be invented for is left out.
+//! handful of numbers for each octave, value by value. Only coefficients whose filter lies wholly within the
+//! series are computed; those that would need invented values beyond an end are left out.
 //!
 //! **Which wavelet.** Daubechies' with three vanishing moments (1988): constants, lines and parabolas
 //! have no details, so that a trend of the series, the busy hour of a day, is not taken for long
@@ -37,13 +37,13 @@ const LOW: [f64; TAPS] = [
     0.035_226_291_885_709_53,
 ];
 
-/// One octave's filters: what they have seen last, and what they have found.
+/// One octave's filters: their last input values, and the energy found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     seen: [f64; TAPS],
-    /// Values that came.
+    /// Number of input values.
     count: u64,
-    /// Details that were found.
+    /// Number of details.
     details: u64,
     /// The sum of their squares.
     energy: f64,
@@ -78,7 +78,7 @@ pub struct Pyramid {
     levels: Vec<Level>,
 }
 
-/// What was found on one time scale.
+/// The energy of one time scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Energy {
     /// The octave j, from 1: details of stretches of about 2ʲ values.
@@ -90,12 +90,13 @@ pub struct Energy {
 }
 
 impl Pyramid {
-    /// Nothing came yet.
+    /// A pyramid without input.
     pub fn new() -> Pyramid {
         Pyramid::default()
     }
 
-    /// The next value of the series. What is not finite makes all that it touches not finite.
+    /// Adds the next value of the series. A value that is not finite makes every coefficient that it affects
+    /// not finite.
     pub fn push(&mut self, value: f64) {
         let mut rising = Some(value);
         let mut at = 0;
@@ -111,12 +112,12 @@ impl Pyramid {
         }
     }
 
-    /// How many values came.
+    /// Number of values pushed.
     pub fn count(&self) -> u64 {
         self.levels.first().map_or(0, |level| level.count)
     }
 
-    /// The octaves of which there is a detail, from the finest on.
+    /// The octaves with at least one detail, from the finest on.
     pub fn energies(&self) -> impl Iterator<Item = Energy> + '_ {
         let found = |(octave, level): (u32, &Level)| {
             let Level { details: count, energy, .. } = *level;

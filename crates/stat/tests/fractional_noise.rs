@@ -1,8 +1,9 @@
-//! Hurst's parameter of exact fractional Gaussian noise: bias, and how often the interval has the truth.
+//! Hurst's parameter of exact fractional Gaussian noise: bias, and how often the interval contains the
+//! truth.
 //!
 //! The noise is exact by circulant embedding (Davies & Harte, *Biometrika* 74(1), 1987): the series'
 //! covariances, wrapped around a circle, have a Fourier transform λ that is nowhere negative, and white
-//! noise that is given these energies and transformed back has just these covariances.
+//! noise that is scaled by these energies and transformed back has exactly these covariances.
 
 use std::f64::consts::TAU;
 
@@ -43,7 +44,7 @@ fn transform(values: &mut [Complex]) {
     }
 }
 
-/// The covariance of values that are so many apart, of noise with variance 1.
+/// The covariance of values `apart` places apart, of noise with variance 1.
 fn covariance(hurst: f64, apart: usize) -> f64 {
     let power = |x: f64| x.abs().powf(2.0 * hurst);
     let apart = apart as f64;

@@ -29,8 +29,8 @@ fn mice_and_elephants(rng: &mut Rng) -> f64 {
     mixed(rng, 3.0, 3.0)
 }
 
-/// Samples each packet of each flow with the chance 1 in `interval`: the way to the next sampled packet
-/// is geometric, whatever flows lie between.
+/// Samples each packet of each flow with the chance 1 in `interval`: the distance to the next sampled
+/// packet is geometric, whatever flows lie between.
 fn sample(lengths: &[f64], interval: u32, seed: u64) -> SampledFlows {
     let mut rng = Rng::new(seed, PURPOSE, 1);
     let ln_missed = (-1.0 / f64::from(interval)).ln_1p();
@@ -87,8 +87,8 @@ fn a_million_flows_are_had_back() {
     }
 }
 
-/// Mice and elephants that lie apart, or upon one another: there a law of one shape is as likely as one
-/// of another, and the prior is further from the truth.
+/// Mice and elephants that lie far apart, or overlap: there laws of different shapes are equally
+/// likely, and the prior is farther from the truth.
 #[test]
 fn other_mixtures_cost_more() {
     for (mice_mean, least) in [(6.0, 20.0), (3.0, 1.0)] {
@@ -136,7 +136,7 @@ fn records_outweigh_a_reference_that_is_wrong() {
     assert!((at(40.0) - 0.5).abs() < 0.01 && (at(500.0) - 0.8).abs() < 0.01);
 }
 
-/// Intervals that claim 95 % of all samplings have the truth in about as many.
+/// Intervals that claim to contain the truth in 95 % of all samplings do so in about as many.
 #[test]
 fn intervals_mean_what_they_say() {
     let lengths: Vec<f64> = lengths(7, mice_and_elephants)[..100_000].to_vec();
@@ -147,6 +147,6 @@ fn intervals_mean_what_they_say() {
         flows += u32::from(found.flows.interval.holds(lengths.len() as f64));
         means += u32::from(found.mean_length.interval.holds(mean));
     }
-    // 57 are expected of 60; fewer than 51 or all but never below.
+    // 57 of 60 are expected; fewer than 51 almost never occur.
     assert!(flows >= 51 && means >= 51, "{flows} and {means} of 60");
 }

@@ -1,9 +1,10 @@
 //! A recording: laws, distances, estimators and special functions over made-up data.
 //!
-//! Nobody derived these numbers; they are what was computed when they were written down, after each
-//! part had been tested against closed forms, tables or naive twins. Digests are of twelve digits.
-//! A line that changes on purpose is written anew with `UPDATE=1 cargo test --release -p
-//! nilometer-stat`, and then read: which parts changed, and was that meant?
+//! These numbers were not derived; they were computed when the table was written, after each part
+//! had been tested against closed forms, tables or naive twins. Digests are of twelve digits. A
+//! line that changes on purpose is written anew with
+//! `UPDATE=1 cargo test --release -p nilometer-stat`, and then read: which parts changed, and was
+//! that meant?
 
 #[path = "../../wire/tests/recording/mod.rs"]
 mod recording;
@@ -23,7 +24,7 @@ use nilometer_stat::{
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
 
-/// What was said so far: FNV-1a over its text.
+/// The text so far, and FNV-1a over it.
 struct Said {
     sum: u64,
     numbers: u32,
@@ -153,7 +154,7 @@ fn laws(table: &mut String) {
     }
 }
 
-/// Samples of three laws, some of them rounded so that values come more than once.
+/// Samples of three laws, some of them rounded so that values repeat.
 fn samples(seed: u64, count: usize) -> [Vec<f64>; 3] {
     let mut rng = Rng::new(seed, 2, 0);
     let body = (0..count).map(|_| lognormal(&mut rng, 3.0, 0.8)).collect();
@@ -304,7 +305,7 @@ fn chance(table: &mut String) {
         said.whole((0..20).map(|_| rng.next_u64()).collect::<Vec<_>>());
         said.numbers((0..20).map(|_| rng.unit()));
         said.whole([1, 2, 3, 1_000, 1 << 40, u64::MAX].map(|most| rng.below(most)));
-        // Of the first a quarter of the words are drawn again, of the second a half.
+        // For the first a quarter of the words are rejected and drawn again, for the second a half.
         said.whole(
             [3 << 61, (1 << 63) + 1]
                 .map(|most| (0..100).map(|_| rng.below(most)).collect::<Vec<_>>()),

@@ -1,10 +1,11 @@
-//! The Cramér-Rao bound: how well sampled records can tell a law at best.
+//! The Cramér-Rao bound: how well a law can be estimated from sampled records at best.
 //!
 //! Counts of records and of last packets are Poisson, with means λ(θ) that follow from the parameters θ of a law and
 //! the number of flows. An unbiased estimator that knows the family has errors of θ whose covariance is at least the
-//! inverse of Fisher's information I = Σ ∇λ ∇λᵀ / λ (Rao 1945; Cramér, Mathematical Methods of Statistics, 1946, 32). Errors drawn with this covariance move the distribution function,
-//! along its tangent, by the KS distances whose mean is the bound. A prior does better where it happens to be right,
-//! and nothing else can where the bound is beyond 0.1.
+//! inverse of Fisher's information I = Σ ∇λ ∇λᵀ / λ (Rao 1945; Cramér, Mathematical Methods of Statistics, 1946, 32).
+//! Errors drawn with this covariance move the distribution function, along its tangent, by the KS distances whose mean
+//! is the bound. Only a prior that happens to be right does better, and only with one can an estimate be good where the
+//! bound is beyond 0.1.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,17 +19,17 @@ use crate::Rng;
 /// Half the step by which derivatives are taken.
 const STEP: f64 = 1e-3;
 const DRAWS: usize = 500;
-/// Records of more packets are not looked at.
+/// Records of more packets are ignored.
 const PACKETS_MAX: u64 = 4_000;
 
-/// A law of a family, and how flows of it travel.
+/// A law of a family, and the control packets of its flows.
 struct Case<const D: usize> {
     law: fn(&[f64; D]) -> Reference,
     at: [f64; D],
     control: u32,
 }
 
-/// How flows are sampled, and what is looked at.
+/// How flows are sampled, and whether last packets are used.
 #[derive(Clone, Copy)]
 struct Sampling {
     flows: f64,
@@ -37,7 +38,7 @@ struct Sampling {
 }
 
 impl<const D: usize> Case<D> {
-    /// By each number, half the difference of what `of` says of laws on both sides, over the step.
+    /// The central difference of `of` for each parameter of the law.
     fn gradients(&self, of: &dyn Fn(&Reference) -> Vec<f64>) -> Vec<Vec<f64>> {
         let beside = |number: usize, step: f64| {
             let mut at = self.at;
@@ -148,7 +149,7 @@ fn web() -> Case<5> {
     Case { law: tailed, at, control: 2 }
 }
 
-/// Whole packets, and mice and elephants of which packets alone are known.
+/// Two mixtures of mice and elephants in whole packets, for which only packets are counted.
 fn by_packets() -> [Case<4>; 2] {
     let at = |mice: f64, least: f64, index: f64| {
         [logit(0.45), (mice - 1.0).ln(), least.ln(), index.ln()]
@@ -158,7 +159,7 @@ fn by_packets() -> [Case<4>; 2] {
     [whole, Case { law: mice, at: flows, control: 0 }]
 }
 
-/// What the essays say: counts of packets leave laws open that last packets tell.
+/// The claim of the essays: counts of packets leave laws open that last packets determine.
 #[test]
 fn last_packets_tell_what_counts_of_packets_leave_open() {
     let sampling =

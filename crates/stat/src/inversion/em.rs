@@ -1,17 +1,17 @@
-//! The shares of the bins that the records ask for, by an accelerated expectation-maximisation.
+//! The shares of the bins that best explain the records, by accelerated expectation-maximisation.
 //!
-//! Expectation: each record is dealt to the bins in proportion to share times chance, and so are the flows that
-//! nobody saw. How many these are is said by the shares so far; where nothing but the records is known, by N times the
-//! SYNs (`Grid::missed`). Maximisation: what a bin was dealt, divided by all flows, is its new share. The
-//! likelihood never falls, and climbs for thousands of rounds where records tell little. So two rounds
-//! are taken at a time, and a third step follows their direction as far as their curvature allows
-//! (Varadhan & Roland, *Scandinavian Journal of Statistics* 35, 2008: SQUAREM, step length S3), in
-//! logarithms, so that no share becomes negative. A step that loses is shortened until it is the plain
-//! one, so that this, too, never falls.
+//! Expectation: each record is distributed over the bins in proportion to share times chance, and so are the unseen
+//! flows. Their number follows from the shares so far or, where only the records are known, from N times the SYNs
+//! (`Grid::missed`). Maximisation: the flows of a bin, divided by all flows, are its new share. The likelihood never
+//! falls, and rises for thousands of rounds where records hold little information. So two rounds are taken at a time,
+//! and a third step follows their direction as far as their curvature allows (Varadhan & Roland, *Scandinavian Journal
+//! of Statistics* 35, 2008: SQUAREM, step length S3), in logarithms, so that no share becomes negative. A step that
+//! lowers the likelihood is shortened until it is the plain one, so that the accelerated likelihood never falls
+//! either.
 //!
-//! The reference takes part as if [`Problem::weight`] flows more had been seen whose lengths it says:
-//! bins of which no record tells keep its shape, and the tail is not broken into spikes, one for each
-//! of the few longest flows, which is what the maximum would otherwise be.
+//! The reference counts as [`Problem::weight`] further observed flows with its law of lengths: bins without
+//! evidence in the records keep its shape, and the tail is not broken into spikes, one for each of the few
+//! longest flows, as the unregularised maximum would be.
 
 use alloc::vec::Vec;
 
@@ -20,22 +20,22 @@ use super::grid::SHARE_MIN;
 
 /// Rounds of three steps at most.
 const ROUNDS_MAX: u32 = 400;
-/// It ends when a round gains less than this, in natural logarithms of the likelihood.
+/// The search ends when a round gains less than this, in natural logarithms of the likelihood.
 const GAIN_MIN: f64 = 1e-3;
 
-/// What is to be solved.
+/// A problem to solve.
 pub(super) struct Problem<'a> {
     pub grid: &'a Grid,
     pub reference: &'a [f64],
-    /// Flows that the reference counts for.
+    /// The number of flows that the reference counts as.
     pub weight: f64,
 }
 
-/// What was found.
+/// The solution of a [`Problem`].
 #[derive(Clone, Debug)]
 pub(super) struct Solution {
     pub shares: Vec<f64>,
-    /// Expectations that were taken.
+    /// Number of expectation steps.
     pub steps: u32,
 }
 
@@ -60,14 +60,14 @@ impl Problem<'_> {
         normalised(dealt)
     }
 
-    /// What never falls: the likelihood of the records and of the reference's flows.
+    /// The objective, which never falls: the log-likelihood of the records and of the reference's flows.
     fn objective(&self, shares: &[f64]) -> f64 {
         let pull = self.reference.iter().zip(shares);
         let pull: f64 = pull.map(|(reference, share)| reference * libm::log(*share)).sum();
         self.grid.likelihood(shares) + self.weight * pull
     }
 
-    /// Two steps and what follows from them.
+    /// Two plain steps and the extrapolation from them.
     fn round(&self, from: &[f64], before: f64) -> (Vec<f64>, f64, u32) {
         let one = self.step(from);
         let two = self.step(&one);
@@ -98,7 +98,7 @@ impl Problem<'_> {
         (two, after, steps)
     }
 
-    /// Solves it, from the reference on.
+    /// Solves it, starting at the reference.
     pub fn solve(&self) -> Solution {
         let mut shares = self.reference.to_vec();
         let mut objective = self.objective(&shares);
@@ -144,7 +144,7 @@ mod tests {
         counts
     }
 
-    /// The naive twin takes plain steps until nothing moves.
+    /// The naive twin takes plain steps until nothing changes.
     #[test]
     fn accelerated_steps_end_where_plain_ones_do_and_are_fewer() {
         for interval in [10, 50] {

@@ -1,18 +1,18 @@
 //! Lengths of flows on a grid, and how probable each makes a sampled record.
 //!
 //! Short lengths stand alone, longer ones in bins each a sixteenth wider than the one before, so that
-//! a few hundred numbers describe flows of one packet and of billions. A packet is sampled with the
-//! chance p = 1/N. Of its packets M are *marked*, which means that flags tell them: the first one is the
-//! SYN, and where each flow has a FIN, that is another. So of a flow of L packets (for M = 1: Duffield, Lund and
-//! Thorup, *Estimating Flow Distributions from Sampled Flow Statistics*, SIGCOMM 2003)
+//! a few hundred numbers describe flows of one packet and of billions. A packet is sampled with the chance p =
+//! 1/N. M packets of a flow are *marked*, that is, recognised by flags: the first one is the SYN, and where each
+//! flow has a FIN, that is another. So for a flow of L packets (for M = 1: Duffield, Lund and Thorup,
+//! *Estimating Flow Distributions from Sampled Flow Statistics*, SIGCOMM 2003)
 //!
 //! ```text
 //!   P(j packets, m marked ones among them) = Bin(m; M, p) · Bin(j − m; L − M, p)
 //!   P(nothing)                             = (1 − p)^L
 //! ```
 //!
-//! and a bin has the mean of these over its lengths. Counts of packets are grouped where grouping
-//! changes nothing, and from [`CERTAIN_PACKETS`] on a record tells its flow's length to within a bin.
+//! and a bin has the mean of these over its lengths. Counts of packets are grouped where grouping changes
+//! nothing, and from [`CERTAIN_PACKETS`] on a record determines its flow's length to within a bin.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,15 +21,15 @@ use crate::special::ln_binomial;
 
 /// Each bin begins this much farther than the one before.
 const RATIO: f64 = 1.062_5;
-/// Lengths of a bin that are looked at.
+/// The most lengths of a bin that are evaluated.
 const POINTS: usize = 8;
 /// Up to here every count of packets is kept apart; beyond, groups are a 32nd wide.
 const COUNTED_APART: u64 = 256;
 /// From here on the length of a record's flow is taken to be N times its packets.
 const CERTAIN_PACKETS: u64 = 4_096;
-/// The grid ends at so many times the longest flow seen.
+/// The grid ends at this many times the longest estimated flow.
 const BEYOND: f64 = 2.0;
-/// What is less probable by this factor than the best bin is left out of a row.
+/// Bins that are less probable than the best one by this factor are left out of a row.
 const NEGLIGIBLE: f64 = 1e-14;
 /// No bin has a share below this.
 pub(super) const SHARE_MIN: f64 = 1e-300;
@@ -56,7 +56,7 @@ impl Bin {
     }
 }
 
-/// What records of one kind say: how probable each bin makes them, from bin `first` on.
+/// The evidence of records of one kind: how probable each bin makes them, from bin `first` on.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub count: f64,
@@ -64,7 +64,7 @@ pub(super) struct Row {
     pub chances: Vec<f64>,
 }
 
-/// The grid, and what all records say on it.
+/// The grid, and the evidence of all records on it.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pub interval: f64,
@@ -76,7 +76,7 @@ pub(super) struct Grid {
     pub records: f64,
     /// Flows without a record, where that is known.
     pub missed: Option<f64>,
-    /// The chance that nothing of a flow is seen, by bin.
+    /// The chance that no packet of a flow is sampled, by bin.
     pub unseen: Vec<f64>,
 }
 
@@ -92,7 +92,7 @@ fn bins(longest: f64) -> Vec<Bin> {
     bins
 }
 
-/// The number under which records of so many packets are counted together.
+/// The representative of the group in which records of `packets` packets are counted.
 fn group(packets: u64) -> u64 {
     if packets <= COUNTED_APART {
         return packets;
@@ -103,7 +103,8 @@ fn group(packets: u64) -> u64 {
 }
 
 impl Grid {
-    /// The grid of records counted by (packets, marked ones), sampled 1 in `interval`, of flows with so many `marks`.
+    /// The grid of records counted by (packets, marked ones), sampled 1 in `interval`, of flows with `marks` marked
+    /// packets.
     pub fn new(counts: &BTreeMap<(u64, u32), u64>, interval: f64, marks: u32) -> Grid {
         let most = counts.keys().map(|&(packets, _)| packets).max().unwrap_or(1);
         let bins = bins(BEYOND * most as f64 * interval);
@@ -129,7 +130,7 @@ impl Grid {
         grid
     }
 
-    /// How probable each bin makes a record of `packets` packets, so many of which are `marked`.
+    /// How probable each bin makes a record of `packets` packets, `marked` of which are marked.
     pub fn row(&self, packets: u64, marked: u32) -> Row {
         let (j, m, p) = (packets as f64, f64::from(marked), 1.0 / self.interval);
         if packets >= CERTAIN_PACKETS {
@@ -164,8 +165,8 @@ impl Grid {
         seen.sum::<f64>().max(SHARE_MIN)
     }
 
-    /// The logarithm of the likelihood of all records: given that these flows left some, or with those that left none,
-    /// if their number is known.
+    /// The logarithm of the likelihood of all records: conditional on flows that left a record, or with the flows that
+    /// left none, if their number is known.
     pub fn likelihood(&self, shares: &[f64]) -> f64 {
         let each =
             self.rows.iter().map(|row| row.count * libm::log(row.chance(shares).max(SHARE_MIN)));
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Whatever a flow's length, it is seen in one of these ways.
+    /// For any length of a flow, the chances of all outcomes sum to one.
     #[test]
     fn the_chances_of_a_bin_sum_to_one() {
         let counts = BTreeMap::from([((60, 0), 1)]);
@@ -252,8 +253,8 @@ mod tests {
         }
     }
 
-    /// From so many packets on a record is of the bin that holds as many times the interval, or of the
-    /// last.
+    /// From [`CERTAIN_PACKETS`] on a record belongs to the bin that contains its packets times the interval,
+    /// or to the last bin.
     #[test]
     fn long_records_are_of_one_bin() {
         let grid = Grid::new(&BTreeMap::from([((5_000, 0), 1)]), 10.0, 1);

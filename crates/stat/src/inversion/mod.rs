@@ -1,30 +1,29 @@
-//! Packet sampling undone: how many flows there were, and how long, from records of 1 packet in N.
+//! Inversion of packet sampling: how many flows there were, and how long, from records of 1 packet in N.
 //!
-//! A router that looks at every N-th packet misses most flows and cuts down the rest. Multiplying a
-//! record's packets by N gives unbiased volumes and absurd flows: none is shorter than N. Three things
-//! can be had instead (Duffield, Lund and Thorup, SIGCOMM 2003).
+//! A router that looks at every N-th packet misses most flows and most packets of the rest. Multiplying a
+//! record's packets by N gives unbiased volumes and absurd flows: none is shorter than N. Three things can be
+//! estimated instead (Duffield, Lund and Thorup, SIGCOMM 2003).
 //!
 //! **How many flows.** Each TCP flow has one SYN, and it is sampled with the chance 1/N whatever the
 //! flow's length. So N times the records with a SYN estimates the number of flows without bias, with
 //! a relative deviation of √((N − 1)/n) for n flows: 1 % of a million at 1:100, 3.2 % at 1:1000.
 //!
-//! **How long they are in the mean.** All packets over all flows: records' packets over records' SYNs,
-//! where N cancels. Both counts are binomial and one is part of the other, which gives the deviation.
+//! **How long they are on average.** All packets over all flows: records' packets over records' SYNs, where N
+//! cancels. Both counts are binomial and one is part of the other, which gives the deviation.
 //!
 //! **The law of their lengths.** A record's packets *and* which marked ones are among them (`grid`) have a known
-//! law given the flow's length, so that the law of lengths is a mixture to be found by
-//! expectation-maximisation, begun from a law of a known shape (`model_average`) and accelerated (`em`).
-//! The flows that left no record take part in it: without them, and without the SYNs, short flows cannot be told
-//! from long ones.
+//! law given the flow's length, so that the law of lengths is a mixture, which accelerated
+//! expectation-maximisation finds (`em`), starting from a law of a known shape (`model_average`). The flows that
+//! left no record take part in it: without them, and without the SYNs, short flows cannot be distinguished from
+//! long ones.
 //!
-//! Where it is known what the packets of a flow carry ([`PacketRoles`]), FINs are counted beside SYNs, lengths begin behind
-//! the control packets, last packets tell of short files (`remainder`), and [`Inversion::precision`] says how far
-//! apart the laws lie that the records leave open.
+//! Where it is known what the packets of a flow carry ([`PacketRoles`]), FINs are counted beside SYNs, lengths begin
+//! behind the control packets, last packets show the sizes of short files (`remainder`), and [`Inversion::precision`]
+//! says how far apart the laws lie that the records leave open.
 //!
 //! Otherwise, on a million flows, 55 % geometric mice and 45 % with a Pareto tail of 1.2, the greatest error of the
-//! distribution function is 0.03 at 1:100 and 0.04 at 1:1000, in the mean of ten seeds; other mixtures
-//! cost up to 0.12 (`tests/inversion.rs`). Sampling every N-th packet is treated as sampling with the
-//! chance 1/N, as usual.
+//! distribution function is 0.03 at 1:100 and 0.04 at 1:1000, averaged over ten seeds; other mixtures cost up to
+//! 0.12 (`tests/inversion.rs`). Sampling every N-th packet is treated as sampling with the chance 1/N, as usual.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -51,18 +50,19 @@ pub use remainder::{PARTS, Remainders};
 
 use crate::confidence::{ConfidenceInterval, DEVIATIONS_95};
 
-/// The reference of files counts for so many flows for each SYN, that of other flows for one.
+/// The reference of files counts as this many flows for each SYN, that of other flows as one.
 const FILES_WEIGHT: f64 = 0.5;
-/// With this many times the SYNs that packet sampling would leave, and this many more, flows were sampled, not packets.
+/// If there are more than this many times the SYNs that packet sampling would leave, plus this many more, flows were
+/// sampled, not packets.
 const MARKED_MOST: f64 = 2.0;
 const MARKED_MORE: f64 = 10.0;
 
-/// Why nothing can be said of the flows.
+/// Why the flows cannot be estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InversionError {
     /// The sampling interval is this, and must be 2 at least: 1 is no sampling.
     Interval(u32),
-    /// None of so many records has a SYN: flows cannot be counted.
+    /// None of this many records has a SYN: flows cannot be counted.
     NoSyn(u64),
 }
 
@@ -86,14 +86,14 @@ impl fmt::Display for InversionError {
 
 impl core::error::Error for InversionError {}
 
-/// What is known of the packets of each flow.
+/// What is known about the packets of each flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRoles {
-    /// Packets that carry nothing, beside one at least that carries something; 0 where that is not known.
+    /// Packets without payload, beside at least one with payload; 0 where that is not known.
     pub control: u32,
-    /// Packets that flags tell from the others: 1, the SYN, or 2, the SYN and the FIN.
+    /// Packets that flags distinguish from the others: 1, the SYN, or 2, the SYN and the FIN.
     pub marks: u32,
-    /// What last packets carry, where it is the rest of a file after full packets.
+    /// The payload of last packets, where it is the rest of a file after full packets.
     pub remainders: Option<Remainders>,
 }
 
@@ -103,7 +103,7 @@ impl Default for PacketRoles {
     }
 }
 
-/// Sampled records of TCP flows, counted by what they say.
+/// Sampled records of TCP flows, counted by their packets and marked packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledFlows {
     interval: u32,
@@ -118,11 +118,11 @@ pub struct Estimate {
     pub value: f64,
     /// Its standard deviation under sampling.
     pub deviation: f64,
-    /// Between what the truth lies, 19 times in 20.
+    /// The interval that contains the truth 19 times in 20.
     pub interval: ConfidenceInterval,
 }
 
-/// What the records say of the flows.
+/// The flows, as estimated from the records.
 #[derive(Clone, Debug)]
 pub struct Inversion {
     /// Flows, seen and unseen.
@@ -136,18 +136,19 @@ pub struct Inversion {
     /// How far 95 % of the laws of files that the records leave open lie from their mean: the law is known no better.
     /// `None` where it is not known what the packets carry.
     pub precision: Option<Precision>,
-    /// What last packets carry behind so many full ones, where that is known: the shares of parts of a segment.
+    /// The payload of last packets by the number of full ones before them, where that is known: the shares of
+    /// parts of a segment.
     pub parts: Option<Vec<[f64; PARTS]>>,
-    /// The law that shaped what records leave open.
+    /// The law that fits the records best.
     pub reference: Reference,
-    /// Expectations taken.
+    /// Number of expectation steps.
     pub steps: u32,
     grid: Grid,
     shares: Vec<f64>,
 }
 
 impl SampledFlows {
-    /// No record yet of an exporter that samples 1 packet in `interval`.
+    /// No records yet, of an exporter that samples 1 packet in `interval`.
     ///
     /// # Errors
     /// Where the interval is below 2.
@@ -163,13 +164,13 @@ impl SampledFlows {
         SampledFlows { roles, ..self }
     }
 
-    /// Adds a record of `packets` sampled packets, among them the SYN or not. All pieces of one flow are
-    /// one record. A record of no packet tells nothing and is not counted.
+    /// Adds a record of `packets` sampled packets, among them the SYN or not. All pieces of one flow are one
+    /// record. A record without packets is not counted.
     pub fn add(&mut self, packets: u64, syn: bool) {
         self.add_alike(packets, u32::from(syn), 1);
     }
 
-    /// Adds so many records that are alike, each with so many of the `marked` packets.
+    /// Adds `records` equal records, each with `marked` of the marked packets.
     pub fn add_alike(&mut self, packets: u64, marked: u32, records: u64) {
         if packets > 0 {
             let marked =
@@ -184,9 +185,9 @@ impl SampledFlows {
         self.counts.iter().map(each).sum()
     }
 
-    /// Have packets been sampled, and not flows? Whatever their lengths, flows of which k packets without a mark
-    /// are sampled have m marked ones among them with the chance Bin(m; M, 1/N): most have none. Where flows are
-    /// sampled, all have a SYN.
+    /// Have packets been sampled, and not flows? With packet sampling, flows with k sampled packets without a
+    /// mark have m marked ones with the chance Bin(m; M, 1/N), whatever their lengths: most have none. With flow
+    /// sampling, all have a SYN.
     pub fn are_of_sampled_packets(&self) -> bool {
         let others = |packets: u64, marked: u32| packets > u64::from(marked);
         let all = self.sum(|packets, marked| f64::from(u8::from(others(packets, marked))));
@@ -197,7 +198,7 @@ impl SampledFlows {
         self.sum(with_mark) <= MARKED_MOST * expected * all + MARKED_MORE
     }
 
-    /// What the records say of the flows.
+    /// Estimates the flows from the records.
     ///
     /// # Errors
     /// Where no record has a SYN.
@@ -239,7 +240,7 @@ impl SampledFlows {
     }
 }
 
-/// N times a count of sampled things, at least as many as were seen: Wilson's interval for the count.
+/// An estimate of N times a sampled count, at least `seen`, with Wilson's interval for the count.
 fn counted(count: f64, n: f64, missed: f64, seen: f64) -> Estimate {
     let (z, half) = (DEVIATIONS_95, DEVIATIONS_95 * DEVIATIONS_95 / 2.0);
     let reach = z * libm::sqrt(missed * count + z * z / 4.0);
@@ -277,8 +278,8 @@ fn law(grid: &Grid, shares: &[f64], records: u64) -> Empirical {
 }
 
 impl Inversion {
-    /// Of which lengths the flow of a record probably is, given the record's `packets` and how many
-    /// of them are `marked`: places in [`bins`](Self::bins), each with its probability.
+    /// The probable lengths of the flow of a record, given the record's `packets` and how many of them are
+    /// `marked`: places in [`bins`](Self::bins), each with its probability.
     pub fn lengths_of(&self, packets: u64, marked: u32) -> Vec<(usize, f64)> {
         let row = self.grid.row(packets, marked);
         let all = row.chance(&self.shares).max(grid::SHARE_MIN);

@@ -1,18 +1,19 @@
 //! Bayesian average of the laws of flow lengths that sampled records leave open.
 //!
-//! Of flows much shorter than the sampling interval, records tell little more than how many there are and how many
+//! For flows much shorter than the sampling interval, records show little more than how many there are and how many
 //! packets they have together. Many laws agree with that, and the one that an uninformed expectation-maximisation
-//! finds is an accident of its starting point. So families of laws that flows are known to follow (`reference`) are
+//! finds depends on its starting point. So families of laws that flows are known to follow (`reference`) are
 //! compared with the records.
 //!
 //! The likelihood of a law is that of the records, and of the last packets where these are known (`remainder`). It
 //! is multiplied by a weak prior (`…_PRIORS`, deviations of a factor of 1.5 to 3 for lengths and of 15 % for the
 //! tail index, which measurements put between 1.0 and 1.5: Crovella & Bestavros 1997).
 //!
-//! * Of *files*, whose control packets are known, the reference is the mean of all laws weighted by their posterior
-//!   (`posterior`), as in Bayesian model averaging (Hoeting et al., *Statistical Science* 14, 1999). The distance of the laws
-//!   from it shows how well sizes are known.
-//! * Of *flows* of which nothing else is known it is the best law of the first two families.
+//! * For *files*, whose control packets are known, the reference is the mean of all laws weighted by their posterior
+//!   (`posterior`), as in Bayesian model averaging (Hoeting et al., *Statistical Science* 14, 1999). The distance of
+//!   the laws from it shows how well sizes are known.
+//! * For *flows* about which nothing else is known it is the better of the best lognormal and the best
+//!   mixture of mice and elephants.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,35 +23,36 @@ use super::posterior::{Family, LOSS_ABOVE_BEST_MAX, Modes, Prior};
 use super::reference::{Layout, Reference, median};
 use super::remainder::{PARTS, Remainders, SEGMENTS, expected_parts, parts};
 
-/// Of mice and elephants: the logit of the elephants' share, the logarithms of the mice's mean beyond
+/// Priors of mice and elephants: the logit of the elephants' share, the logarithms of the mice's mean beyond
 /// their first packet, of the elephants' least length, and of their tail index.
 const MICE_PRIORS: [Prior; 4] = [(0.0, 1.4), (1.0, 0.7), (1.4, 0.7), (0.2, 0.14)];
-/// Of mice and elephants that are files: elephants begin about where mice end, and the third number is the logarithm of
-/// their least length over the mice's mean. Otherwise each law would have a twin in which the elephants are the mice.
+/// Priors of mice and elephants that are files: elephants begin about where mice end, and the third number is the
+/// logarithm of their least length over the mice's mean. Otherwise each law would have a twin in which the elephants
+/// are the mice.
 const SMALL_AND_LARGE_PRIORS: [Prior; 4] = [(0.0, 1.0), (1.0, 0.7), (0.3, 0.4), (0.2, 0.14)];
-/// Of the lognormal: the mean of the logarithm, and the logarithm of its deviation.
+/// Priors of the lognormal: the mean of the logarithm, and the logarithm of its deviation.
 const LOGNORMAL_PRIORS: [Prior; 2] = [(2.0, 0.7), (0.4, 0.35)];
-/// The same of files.
+/// Priors of the lognormal of files, likewise.
 const SIZE_PRIORS: [Prior; 2] = [(1.7, 1.2), (0.4, 0.35)];
-/// Of the lognormal with a tail: as of the lognormal, then the logit of the tail's share, the logarithms of its
-/// least length over what lies one deviation above the middle, and of its index.
+/// Priors of the lognormal with a tail: those of the lognormal, then the logit of the tail's share, the
+/// logarithms of its least length over the length one deviation above the middle, and of its index.
 const TAILED_PRIORS: [Prior; 5] = [(1.7, 1.2), (0.2, 0.35), (-2.5, 1.0), (0.7, 0.7), (0.2, 0.14)];
-/// Of two lognormals: those of the first, the logit of the second's share, the logarithms of how much
+/// Priors of two lognormals: those of the first, the logit of the second's share, the logarithms of how much
 /// farther its middle lies and of its deviation.
 const TWO_PRIORS: [Prior; 5] = [(1.0, 1.2), (-0.1, 0.4), (0.0, 1.7), (0.8, 0.5), (0.2, 0.35)];
-/// Of the Weibull law: the logarithms of scale and shape.
+/// Priors of the Weibull law: the logarithms of scale and shape.
 const WEIBULL_PRIORS: [Prior; 2] = [(1.7, 1.2), (-0.6, 0.4)];
-/// Of the Pareto law alone: the logarithms of its least size and its index.
+/// Priors of the Pareto law alone: the logarithms of its least size and its index.
 const PARETO_PRIORS: [Prior; 2] = [(0.5, 1.0), (0.2, 0.25)];
 /// Sizes of files have a lognormal body and seldom a step (Downey, MASCOTS 2001): the odds of a step, where a Pareto
 /// law begins beside small files of a geometric law. It counts in full where sizes within a segment are not known.
 const STEP_ODDS: f64 = 0.05;
-/// The odds of files that have no body at all, which models of traffic have rather than traffic. Where they are so, their
-/// likelihood outweighs this.
+/// The odds of files without any body, which occur in models of traffic rather than in traffic. Where files are like
+/// that, their likelihood outweighs these odds.
 const PARETO_ODDS: f64 = 0.005;
 /// Logarithms of the elephants' least length at which searches begin.
 const STARTS: [f64; 3] = [0.4, 1.4, 2.5];
-/// The same over the mice's mean.
+/// Logarithms of the elephants' least length over the mice's mean at which searches begin.
 const STARTS_APART: [f64; 3] = [-0.3, 0.3, 1.2];
 /// Where searches for two lognormals begin, beside the centre.
 const TWO_STARTS: [[f64; 5]; 3] =
@@ -146,7 +148,7 @@ pub(super) struct ModelAverage {
 }
 
 impl ModelAverage {
-    /// The law of flows of which only the records are known.
+    /// The law of flows that are known only from the records.
     pub fn of_flows(grid: &Grid) -> ModelAverage {
         let layout = Layout { control: 0.0, is_rounded_up: false };
         let misfit = |law: Reference| -grid.likelihood(&law.shares(&grid.bins, layout));
@@ -158,7 +160,7 @@ impl ModelAverage {
         ModelAverage { best, laws: vec![(best, 1.0)], layout }
     }
 
-    /// The laws of flows that carry files, beside so many `control` packets.
+    /// The laws of flows that carry files, besides `control` control packets.
     pub fn of_files(grid: &Grid, control: u32, remainders: Option<&Remainders>) -> ModelAverage {
         let layout = Layout { control: control.into(), is_rounded_up: remainders.is_some() };
         let misfit = |law: Reference| {
@@ -210,7 +212,8 @@ impl ModelAverage {
         self.laws.iter().map(|(law, weight)| (law, odds(law) * weight / all)).collect()
     }
 
-    /// Their mean, and how far from it they lie. The odds of a step count in the mean, and not in the precision.
+    /// The mean of the laws, and how far from it they lie. The odds of a step count in the mean, but not in the
+    /// precision.
     pub fn shares(&self, bins: &[Bin]) -> (Vec<f64>, Precision) {
         let laws: Vec<Vec<f64>> =
             self.laws.iter().map(|(law, _)| law.shares(bins, self.layout)).collect();
@@ -236,8 +239,8 @@ impl ModelAverage {
         median(|x| laws.iter().map(|(law, weight)| weight * law.beyond(x)).sum())
     }
 
-    /// What the last packets of files carry, by their number of full packets: the shares of the parts of a segment by
-    /// the laws, times the observed over the expected count of each part.
+    /// The payload of the last packets of files, by their number of full packets: the shares of the parts of a
+    /// segment by the laws, times the observed over the expected count of each part.
     pub fn parts(&self, remainders: &Remainders, interval: f64) -> Vec<[f64; PARTS]> {
         let laws = self.weighted();
         let mean = |of: &dyn Fn(&Reference) -> [f64; PARTS]| {
@@ -289,8 +292,8 @@ impl<const D: usize> Fitted<'_, D> {
         self.family.best(&self.modes)
     }
 
-    /// Laws of a family, each of the weight that the family has beside one of this `loss`: e to the minus of its
-    /// excess loss, times the volume that it leaves of the prior.
+    /// Laws of a family, which share its weight relative to a law of loss `least`: e to the minus of its excess
+    /// loss, times the volume that it leaves of the prior.
     fn laws(&self, least: f64) -> Vec<(Reference, f64)> {
         let worse = self.best().1 - least;
         if worse > LOSS_ABOVE_BEST_MAX {

@@ -1,17 +1,17 @@
 //! Samples of the posterior of a family of laws.
 //!
-//! Where a hundredth of the packets is sampled, laws of one family that are far apart make the records
-//! nearly as probable: which of them is the best is chance. So the reference is not the best law but the mean of
-//! all, weighted by likelihood times prior (`model_average`): no other law is as near to them, and their distance
-//! from it shows how well the law is known.
+//! Where a hundredth of the packets is sampled, laws of one family that are far apart make the records nearly
+//! equally probable, and chance decides which of them fits best. So the reference is not the best law but the
+//! mean of all, weighted by likelihood times prior (`model_average`): no other law is as near to them, and their
+//! distance from it shows how well the law is known.
 //!
-//! Laws are drawn by the affine-invariant ensemble sampler (Goodman and Weare, *Communications in Applied
-//! Mathematics and Computational Science* 5, 2010). A walker at x leaps along the line through another one, y,
-//! to y + z (x − y) with z of density ∝ 1/√z in [1/2, 2], and stays there with the chance
-//! z^(D − 1) · P(new)/P(old). That needs no scale of its own, so narrow valleys are walked as well as round
-//! ones. Walkers begin around the modes that the search found. The evidence of a family is that of Laplace's method:
-//! e^−(the excess loss of its best law), times the volume that walkers fill over that of the prior. A family with much
-//! more loss does not count. The seed is fixed: the same records give the same law.
+//! Laws are drawn by the affine-invariant ensemble sampler (Goodman and Weare, *Communications in Applied Mathematics
+//! and Computational Science* 5, 2010). A walker at x leaps along the line through another one, y, to y + z (x − y)
+//! with z of density ∝ 1/√z in [1/2, 2], and stays there with the chance z^(D − 1) · P(new)/P(old). That needs no
+//! scale of its own, so narrow valleys are explored as well as round ones. Walkers begin around the modes that the
+//! search found. The evidence of a family is that of Laplace's method: e^−(the excess loss of its best law), times
+//! the volume that walkers fill over that of the prior. A family with much more loss does not count. The seed is
+//! fixed: the same records give the same law.
 
 use alloc::vec::Vec;
 
@@ -29,9 +29,9 @@ const WALKERS: usize = 24;
 /// Leaps of each walker before laws are taken, and in all.
 const LEAPS_BEFORE: usize = 60;
 const LEAPS: usize = 140;
-/// Every so many-th leap of a walker gives a law.
+/// One in this many leaps of a walker gives a law.
 const LEAPS_APART: usize = 8;
-/// Walkers begin around a mode, by so much of the prior's deviation.
+/// Walkers begin around a mode, spread by this share of the prior's deviation.
 const AROUND: f64 = 0.2;
 /// A law with more loss above the best, in natural logarithms, does not count.
 pub(super) const LOSS_ABOVE_BEST_MAX: f64 = 7.0;
@@ -41,7 +41,7 @@ const TOLERANCE: f64 = 1e-3;
 const NARROW: f64 = 1e-12;
 const PURPOSE: u32 = 0x706f_7374;
 
-/// Laws of a family by its numbers, and how badly they fit.
+/// Laws of a family by its parameters, and how badly they fit.
 pub(super) struct Family<'a, const D: usize> {
     pub priors: &'a [Prior; D],
     pub law: fn(&[f64; D]) -> Reference,
@@ -141,8 +141,8 @@ fn neg_ln_prior(at: &[f64], priors: &[Prior]) -> f64 {
 mod tests {
     use super::*;
 
-    /// A misfit that says nothing leaves the prior, whose mean and deviation walkers have to find: the naive twin
-    /// draws from it at once.
+    /// With a constant misfit the posterior is the prior, whose mean and deviation the walkers must find: the
+    /// naive twin draws from it directly.
     #[test]
     fn walkers_sample_the_prior_where_records_say_nothing() {
         let priors = [(2.0, 0.7), (0.4, 0.35)];

@@ -1,4 +1,4 @@
-//! Laws that lengths of flows are known to follow, each with few numbers.
+//! Laws that lengths of flows are known to follow, each with few parameters.
 //!
 //! * *mice and elephants*: short flows with a geometric law, long ones with a Pareto law;
 //! * *lognormal*;
@@ -8,10 +8,10 @@
 //! * *Pareto*, from its least size on, where it begins at once;
 //! * *Weibull*.
 //!
-//! They are laws of the packets beyond the *control* packets that every flow has with it (its SYN, and its FIN where
-//! that carries nothing), at least one of them. Where that is known it is most of what can be known of short flows: of
-//! flows that carry files, lengths of one packet were found where there were none, at 1:100 a tenth of all and at
-//! 1:1000 a fifth. Flows of control packets alone are a thousandth ([`BARE`]) unless records ask for more.
+//! They are laws of the packets, at least one, beyond the *control* packets of every flow (its SYN, and its FIN where
+//! that has no payload). For short flows this is most of what can be known: without it, flows that carry files were
+//! estimated to have lengths of one packet where there were none, a tenth of all flows at 1:100 and a fifth at 1:1000.
+//! Flows of control packets alone are a thousandth ([`BARE`]) unless the records show more.
 
 use core::f64::consts::SQRT_2;
 
@@ -21,10 +21,10 @@ use super::grid::{Bin, SHARE_MIN};
 
 /// The share of flows that have control packets and no others.
 const BARE: f64 = 1e-3;
-/// Where a Pareto law begins that begins smoothly, over its least size.
+/// Points, relative to its least size, at which parts of a smoothly beginning Pareto law begin.
 const BEGINNINGS: [f64; 4] = [0.75, 0.9, 1.1, 1.33];
 
-/// Logarithms of lengths between which medians are looked for, and the steps that find one to within 1e-9.
+/// Logarithms of lengths between which medians are searched, and the steps that find one to within 1e-9.
 const LN_LENGTH_MIN: f64 = -12.0;
 const LN_LENGTH_MAX: f64 = 24.0;
 const BISECTIONS: u32 = 35;
@@ -88,10 +88,10 @@ pub enum Reference {
     },
 }
 
-/// How lengths of flows are made of what the law says.
+/// How lengths of flows follow from a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Layout {
-    /// Packets of each flow beside those that the law counts.
+    /// Packets of each flow besides those that the law counts.
     pub control: f64,
     /// The law is of files, whose segments are rounded up to packets; otherwise a Pareto law is rounded down.
     pub is_rounded_up: bool,
@@ -107,7 +107,7 @@ fn pareto(x: f64, least: f64, index: f64) -> f64 {
     if x <= least { 1.0 } else { libm::pow(least / x, index) }
 }
 
-/// What half exceeds, by the decreasing share that exceeds each length: bisection of its logarithm.
+/// The median, by the decreasing share that exceeds each length: bisection of the length's logarithm.
 pub(super) fn median(beyond: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (LN_LENGTH_MIN, LN_LENGTH_MAX);
     for _ in 0..BISECTIONS {
@@ -123,12 +123,12 @@ impl Reference {
         self.beyond_each(x, |least, index| pareto(x, least, index))
     }
 
-    /// What half of the flows exceed, with fractions, packets.
+    /// The median length, with fractions, packets.
     pub(super) fn median(&self) -> f64 {
         median(|x| self.beyond(x))
     }
 
-    /// The same where a Pareto law beside others does not begin at once, but within a third of its least size.
+    /// [`Self::beyond`], where a Pareto law in a mixture begins gradually, within a third of its least size.
     pub(super) fn beyond_smoothly(&self, x: f64) -> f64 {
         if matches!(self, Reference::Pareto { .. }) {
             return self.beyond(x);
@@ -139,7 +139,7 @@ impl Reference {
         })
     }
 
-    /// The same with what lies beyond `x` of a Pareto law, by its least size and index.
+    /// P(X > `x`), where `pareto` gives the share of a Pareto law beyond `x`, by its least size and index.
     fn beyond_each(&self, x: f64, pareto: impl Fn(f64, f64) -> f64) -> f64 {
         match *self {
             _ if x <= 0.0 => 1.0,
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Of each flow two packets are control: lengths are those of the law and two more, and next to none is shorter.
+    /// Each flow has two control packets: lengths are those of the law plus two, and hardly any is shorter.
     #[test]
     fn control_packets_lie_before_the_law() {
         let grid = Grid::new(&BTreeMap::from([((4_000, 1), 1)]), 10.0, 1);
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Of powers that are whole, by hand.
+    /// By hand, for whole powers.
     #[test]
     fn a_length_is_survived_as_often_as_the_law_says() {
         let law = |elephants: f64| Reference::MiceAndElephants {
@@ -245,7 +245,7 @@ mod tests {
         near(law(0.25).survival(3.0, false), 0.25 * (4.0 / 9.0) + 0.75 * 0.5625);
         near(law(0.75).survival(2.0, false), 0.75 + 0.25 * 0.75);
         near(Reference::Weibull { scale: 4.0, shape: 0.5 }.beyond(16.0), libm::exp(-2.0));
-        // Half of a lognormal law lies beyond its median, and what is above it is rounded up.
+        // Half of a lognormal law lies beyond its median, and lengths are rounded up.
         let law = Reference::Lognormal { mu: 0.0, sigma: 0.5 };
         near(law.survival(2.0, false), 0.5);
         near(law.survival(1.0 + libm::exp(0.5), false), 0.158_655_253_931_457_05);

@@ -1,40 +1,41 @@
 //! The likelihood of last packets: file sizes modulo a segment.
 //!
 //! A file of x segments travels as ⌈x⌉ packets, and the last of them carries the remainder x − ⌈x⌉ + 1 of a
-//! segment. Each flow has one last packet, so sampled ones have the law of sizes *modulo a segment*, and are as
-//! many as sampled SYNs:
+//! segment. Each flow has one last packet, so sampled last packets have the law of sizes *modulo a segment*,
+//! and are as many as sampled SYNs:
 //!
 //! ```text
 //!   P(the remainder lies in (a, b]) = Σ_k (1 − p)^k · (P(x > k + a) − P(x > k + b))
 //! ```
 //!
-//! where (1 − p)^k is the chance that the last packet is the only one sampled, because only of such records it is
+//! where (1 − p)^k is the chance that the last packet is the only one sampled, because only in such records it is
 //! known to be the last one. The remainders of large files are uniform. Those of small ones are not: files of less
 //! than a segment show their sizes themselves, and a law that is smooth within a few segments is bent by them. Counts
-//! of packets leave this open: a million flows of the synthetic original, sampled at 1:100, tell an efficient unbiased
-//! estimator that knows the family a law to within KS 0.12, and to within 0.01 with remainders; at 1:1000 nothing, and
-//! 0.05.
+//! of packets leave this open: from a million flows of the synthetic original, sampled at 1:100, an efficient unbiased
+//! estimator that knows the family finds the law to within KS 0.12, and with remainders to within 0.01; at 1:1000 it
+//! finds nothing without remainders, and the law to within 0.05 with them.
 //!
-//! Real sizes have habits (a common header, an empty answer) that no family has. So remainders count for no more
-//! than [`COUNT_MAX`] of them.
+//! Real sizes have habits (a common header, an empty answer) that no family has. So no more than [`COUNT_MAX`]
+//! remainders count.
 
 use super::grid::SHARE_MIN;
 use super::reference::Reference;
 
-/// Parts of a segment that are told apart. The last one also has what travels as full packets.
+/// Parts of a segment that are distinguished. The last one also contains full packets.
 pub const PARTS: usize = 16;
 /// Files of more segments than these have a density that is straight within each.
 pub(super) const SEGMENTS: usize = 10;
-/// So many last packets count at most.
+/// The most last packets that count.
 const COUNT_MAX: f64 = 2_000.0;
-/// Degrees of freedom of Student's law, which a part's count has about its mean.
+/// Degrees of freedom of Student's law, which models the count of a part.
 const FREEDOM: f64 = 4.0;
 
 /// Last packets by the part of a segment that they carry; the last part is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Remainders(pub [u64; PARTS]);
 
-/// The shares of a law's files of `segments` full packets and a last one by the part that this carries.
+/// The shares of a law's files with `segments` full packets, by the part of a segment that their last packet
+/// carries.
 pub(super) fn parts(law: &Reference, segments: usize) -> [f64; PARTS] {
     let mut before = law.beyond_smoothly(segments as f64);
     core::array::from_fn(|part| {
@@ -56,7 +57,7 @@ pub(super) fn expected_parts(law: &Reference, interval: f64) -> [f64; PARTS] {
         edge = parts[PARTS - 1];
         alone *= missed;
     }
-    // Of what is straight in each segment, the slopes add up to the density where it begins.
+    // For a density that is straight in each segment, the slopes add up to the density where it begins.
     let (rest, slope) = (rest(law, missed), alone * edge * PARTS as f64);
     for (part, share) in shares.iter_mut().enumerate() {
         let middle = (part as f64 + 0.5) / PARTS as f64;
@@ -105,7 +106,7 @@ impl Remainders {
         -counted.iter().zip(shares).map(of_part).sum::<f64>()
     }
 
-    /// The ratio of observed to `expected` counts of each part; their mean is one.
+    /// The ratio of observed to `expected` counts of each part; the mean of the ratios is one.
     pub(super) fn ratios_to(&self, expected: &[f64; PARTS]) -> [f64; PARTS] {
         let (counted, count) = self.counted();
         let all: f64 = expected[..PARTS - 1].iter().sum();
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// A part of which there are half as many as the law says, by hand.
+    /// By hand: a part with half as many counts as the law predicts.
     #[test]
     fn ratios_compare_observed_with_expected_parts() {
         let mut found = Remainders([199; PARTS]);
