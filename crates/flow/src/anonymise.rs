@@ -1,24 +1,24 @@
-//! Addresses made into others of the same prefixes: Crypto-PAn (Xu, Fan, Ammar and Moon, *Prefix-preserving
-//! IP address anonymization*, ICNP 2002).
+//! Prefix-preserving anonymisation of addresses: Crypto-PAn (Xu, Fan, Ammar and Moon, *Prefix-preserving IP
+//! address anonymization*, ICNP 2002).
 //!
-//! Two addresses that agree in their first k bits, and in no more, become two that agree in k bits and in no
-//! more. So networks stay networks, and what is estimated from pairs, ranks and prefixes stays what it was.
-//! It works bit by bit: each bit is flipped or not by a function of the bits before it,
+//! Two addresses that agree in exactly their first k bits are mapped to two that agree in exactly k bits. So
+//! networks stay networks, and estimates from pairs, ranks and prefixes do not change. It works bit by bit:
+//! each bit is flipped or not by a function of the bits before it,
 //!
 //! ```text
 //!   a'ᵢ = aᵢ ⊕ f(a₁ … aᵢ₋₁),   f(x) = the first bit of AES(x, filled up with secret padding)
 //! ```
 //!
-//! and what depends only on the bits before it is the same for all addresses of a prefix. One half of the
-//! key is that of the cipher, the other one, enciphered, is the padding. The inputs for all bits of an
-//! address are known at once, so that they are enciphered side by side.
+//! which is therefore the same for all addresses of a prefix. One half of the key is the cipher's key; the
+//! other half, encrypted, is the padding. The inputs for all bits of an address are known at once, and are
+//! encrypted in parallel.
 //!
-//! IPv6 is the same with 128 bits. Every address is treated alike: private, multicast and loopback
-//! addresses become any others, and IPv4 and IPv6 have nothing to do with each other.
+//! IPv6 works the same way with 128 bits. No address is special: private, multicast and loopback addresses
+//! may be mapped to any others, and IPv4 and IPv6 are independent of each other.
 //!
-//! **What it does not hide.** The mapping is one to one and the same in all records under a key. Who can
-//! send traffic of his own through the network, or knows some of its busiest hosts, learns the addresses
-//! that share their prefixes, bit by bit. Ports, times, sizes and flags stay as they are.
+//! **What it does not hide.** The mapping is one to one and the same in all records under a key. An attacker
+//! who can send traffic through the network, or knows some of its busiest hosts, learns the addresses that
+//! share their prefixes, bit by bit. Ports, times, sizes and flags stay as they are.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,7 +30,7 @@ use crate::FlowRecord;
 
 /// Bytes of a key: those of the cipher, and those of the padding.
 pub const KEY_BYTES: usize = 32;
-/// Bits that are treated side by side.
+/// Bits that are processed in parallel.
 const ABREAST: usize = 32;
 
 /// The mapping of one key.
@@ -49,7 +49,7 @@ impl CryptoPan {
         CryptoPan { cipher, padding: u128::from_be_bytes(block.into()) }
     }
 
-    /// What an address becomes, of its own family.
+    /// The anonymised address, of the same family.
     pub fn address(&self, address: IpAddr) -> IpAddr {
         match address {
             IpAddr::V4(v4) => {
@@ -62,7 +62,7 @@ impl CryptoPan {
         }
     }
 
-    /// A record between the addresses that those of `record` become; all else is as it was.
+    /// `record` with both addresses anonymised; all else is unchanged.
     pub fn record(&self, mut record: FlowRecord) -> FlowRecord {
         record.key.source = self.address(record.key.source);
         record.key.destination = self.address(record.key.destination);
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// An address as its bits in text, the first one first.
+    /// An address as text of bits, the first bit first.
     fn bits(of: IpAddr) -> String {
         match of {
             IpAddr::V4(v4) => format!("{:032b}", v4.to_bits()),
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Bit by bit as the paper has it, a block at a time.
+    /// Bit by bit as in the paper, a block at a time.
     #[test]
     fn side_by_side_is_as_bit_by_bit() {
         let pan = CryptoPan::new(&SAMPLE);

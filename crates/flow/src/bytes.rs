@@ -1,4 +1,4 @@
-//! Numbers at fixed places of a slice whose length is known.
+//! Numbers at fixed offsets of a slice whose length has been checked.
 
 /// The big-endian 16-bit number at `at`.
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {

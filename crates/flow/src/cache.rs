@@ -1,12 +1,12 @@
 //! A bounded table of flows that remembers the order in which they were last seen.
 //!
-//! Flows live in a slab; a table of its slots finds them by key, and two orders run through them:
-//! one from the least to the most recently seen flow, one through the flows that are closing, in the
-//! order in which they began to. Since the meter's clock never goes back, the heads of these orders are
-//! always the next to expire: no timer wheel, no scan, a constant number of steps a packet.
+//! Flows live in a slab; a table of its slots finds them by key, and two orders run through them: one from
+//! the least to the most recently seen flow, one through the closing flows, in the order in which they began
+//! to close. Since the meter's clock never goes back, the heads of these orders are always the next to
+//! expire: no timer wheel, no scan, a constant number of steps a packet.
 //!
-//! Whoever knows the hash of what it looks for says it, and how it is recognised; for who has nothing but
-//! a key ([`Keyed`]), both are the key's.
+//! A caller that knows the hash of a flow passes it, with a predicate that recognises the flow; for values
+//! that know their key ([`Keyed`]), both follow from the key.
 
 use alloc::vec::Vec;
 
@@ -17,15 +17,15 @@ use crate::index::Index;
 use crate::order::Sequence;
 use crate::record::FlowKey;
 
-/// How far ahead a flow is asked for that is going to end.
+/// How many flows ahead a flow that is going to end is prefetched.
 const FLOWS_AHEAD: usize = 8;
 
-/// What knows its own five-tuple.
+/// A value that knows its own five-tuple.
 pub(crate) trait Keyed {
     fn key(&self) -> &FlowKey;
 }
 
-/// Where a flow stands in the slab.
+/// The index of a flow in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
 
@@ -34,7 +34,7 @@ pub(crate) struct Slot(u32);
 pub(crate) enum Order {
     /// Every flow, least recently seen first.
     Seen = 0,
-    /// Flows that saw their end marker, first to close first.
+    /// Flows whose end marker was seen, first to close first.
     Closing = 1,
 }
 
@@ -68,7 +68,7 @@ impl<V> Cache<V> {
         self.index.len()
     }
 
-    /// Would another flow not fit?
+    /// Is there no room for another flow?
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.index.len() >= self.flows_max as usize
@@ -80,14 +80,14 @@ impl<V> Cache<V> {
         self.index.find(hash, |at| is_it(self.value(Slot(at)))).map(Slot)
     }
 
-    /// Asks for the place where a flow with this hash is looked for.
+    /// Prefetches the place in the index where the search for this hash begins.
     #[inline(always)]
     pub(crate) fn prefetch_place(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Asks for the flow with this hash, if there is one, and for its place in the order of those seen; says
-    /// where it stands. It may be another one with the same hash.
+    /// Prefetches the flow with this hash, if there is one, and its place in the order of flows seen;
+    /// returns its slot. It may be another flow with the same hash.
     #[inline(always)]
     pub(crate) fn prefetch_flow(&self, hash: u64) -> Option<Slot> {
         let slot = self.index.find(hash, |_| true)?;
@@ -96,14 +96,14 @@ impl<V> Cache<V> {
         Some(Slot(slot))
     }
 
-    /// Asks for a flow's neighbours in the order of those seen.
+    /// Prefetches a flow's neighbours in the order of flows seen.
     #[inline(always)]
     pub(crate) fn prefetch_neighbours(&self, slot: Slot) {
         self.orders[Order::Seen as usize].prefetch_neighbours(slot.0);
     }
 
-    /// Asks for what it takes to end the flows that stand next in an order, whose hashes are `hash_of` them:
-    /// for a flow farther off itself, for one nearer by its place in the index and its neighbours.
+    /// Prefetches what is needed to end the next flows of an order, whose hashes `hash_of` gives: of a flow
+    /// farther ahead the flow itself, of a nearer one its place in the index and its neighbours.
     pub(crate) fn prefetch_next(&self, order: Order, hash_of: impl Fn(&V) -> u64) {
         let (order, seen) = (&self.orders[order as usize], &self.orders[Order::Seen as usize]);
         let mut next = order.first();
@@ -148,7 +148,7 @@ impl<V> Cache<V> {
         Slot(at)
     }
 
-    /// Takes a flow out, which has this hash.
+    /// Removes a flow, whose hash is `hash`.
     pub(crate) fn remove_at(&mut self, hash: u64, slot: Slot) -> V {
         self.orders.iter_mut().for_each(|order| order.take_out(slot.0));
         self.index.remove(hash, slot.0);
@@ -180,7 +180,7 @@ impl<V> Cache<V> {
         self.orders[order as usize].first().map(Slot)
     }
 
-    /// Moves a flow to the end of an order, or puts it there.
+    /// Moves a flow to the end of an order, or adds it there.
     #[inline]
     pub(crate) fn move_last(&mut self, order: Order, slot: Slot) {
         self.orders[order as usize].move_last(slot.0);
@@ -188,7 +188,7 @@ impl<V> Cache<V> {
 }
 
 impl<V: Keyed> Cache<V> {
-    /// Asks for the place where the flow of `key` is looked for.
+    /// Prefetches the place in the index where the search for `key` begins.
     pub(crate) fn prefetch(&self, key: &FlowKey) {
         self.prefetch_place(self.hashing.of(key));
     }
@@ -203,7 +203,7 @@ impl<V: Keyed> Cache<V> {
         self.insert_at(self.hashing.of(value.key()), value)
     }
 
-    /// Takes a flow out.
+    /// Removes a flow.
     pub(crate) fn remove(&mut self, slot: Slot) -> V {
         self.remove_at(self.hashing.of(self.value(slot).key()), slot)
     }

@@ -1,4 +1,4 @@
-//! The one door for export datagrams: whatever the format, flow records come out.
+//! The collector: decodes export datagrams of every format into flow records.
 //!
 //! The first bytes of a datagram say what it is: 5, 7, 9 and 10 in sixteen bits are NetFlow and IPFIX,
 //! and sFlow begins with its version, 5, in thirty-two. One collector takes them mixed, from any number
@@ -78,7 +78,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Nobody is known yet. `domains_max` of the limits holds for exporters of every format.
+    /// A collector that knows no exporter yet. The limit `domains_max` holds for exporters of every format.
     pub fn new(limits: Limits) -> Collector {
         Collector {
             exporters_max: limits.domains_max,
@@ -89,11 +89,11 @@ impl Collector {
         }
     }
 
-    /// Takes a datagram received at `received_ns` (ns since 1970, 0 where nobody knows; only sFlow needs it);
-    /// its flows go to `out`, and so do those that waited for a template in it. Says what it was.
+    /// Takes a datagram received at `received_ns` (ns since 1970, 0 where that is unknown; only sFlow needs
+    /// it); its flows go to `out`, and so do those that waited for a template in it. Returns its format.
     ///
     /// # Errors
-    /// When it is no export, or one that is damaged in its header; it is counted as malformed.
+    /// When it is not an export, or its header is damaged; it is counted as malformed.
     pub fn receive(
         &mut self,
         exporter: Exporter,
@@ -107,13 +107,13 @@ impl Collector {
         taken
     }
 
-    /// No more is to come: what waits for a template is counted as skipped.
+    /// Ends the input: sets that wait for a template are counted as skipped.
     pub fn finish(&mut self) {
         self.session.finish(&mut self.counts);
         self.counts.assert_balanced();
     }
 
-    /// What came of it all.
+    /// The counts of all datagrams.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
         for told in self.numbered.values().map(Sequences::counts) {
@@ -128,7 +128,7 @@ impl Collector {
         self.session.evictions()
     }
 
-    /// Who was heard: exporters of versions 5 and 7, domains of version 9 and IPFIX, sFlow's agents.
+    /// Number of senders: exporters of versions 5 and 7, domains of version 9 and IPFIX, sFlow's agents.
     pub fn exporters(&self) -> usize {
         self.numbered.len() + self.session.domains() + self.agents.len()
     }

@@ -1,9 +1,9 @@
-//! A set of connections of IPv4, each in one word of 128 bits: both ends, and two marks.
+//! A set of IPv4 connections, each in one word of 128 bits: both ends, and two marks.
 //!
-//! An address and a port are 48 bits, two of them 96: a conversation is its own key, and equality is
-//! that of numbers. The table is probed from the place that the top bits of a hash name, so that a step
-//! further is mostly in the same line of the cache, and doubling it moves words in their order. Whoever has
-//! several words to mark prefetches all of them first ([`ConnectionSet::prefetch`]), and waits for memory once.
+//! An address and a port are 48 bits, two of them 96: a conversation is its own key, and equality is that of
+//! numbers. Probing starts at the place given by the top bits of a hash, so that the next step is mostly in the
+//! same cache line, and doubling the table moves words in their order. A caller with several words to mark
+//! prefetches all of them first ([`ConnectionSet::prefetch`]), and waits for memory once.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(crate) const ENDED: u128 = 1 << 97;
 
 const SLOTS_MIN: usize = 1 << 10;
 
-/// The conversation of a key, whichever way it goes; `None` where an end is not of IPv4.
+/// The conversation of a key, the same for both directions; `None` where an end is not IPv4.
 pub(crate) fn word_of(key: &FlowKey) -> Option<u128> {
     let (IpAddr::V4(source), IpAddr::V4(destination)) = (key.source, key.destination) else {
         return None;
@@ -55,13 +55,13 @@ impl ConnectionSet {
         self.taken
     }
 
-    /// Asks for the place where `word` belongs.
+    /// Prefetches the place where `word` belongs.
     pub(crate) fn prefetch(&self, word: u128) {
         prefetch(&raw const self.slots[self.place(word)]);
     }
 
-    /// Adds the marks of `word` to its conversation, which comes with them if it is new and `may_grow`.
-    /// The conversation as it was, none of whose bits are set if it was not there.
+    /// Adds the marks of `word` to its conversation, which is inserted if it is new and `may_grow` is set.
+    /// Returns the conversation as it was before, or zero if it was not there.
     pub(crate) fn mark(&mut self, word: u128, may_grow: bool) -> u128 {
         let mut at = self.place(word);
         loop {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((word_of(&v6), word_of(&v6.reversed())), (None, None));
     }
 
-    /// A map knows the same, however often the table was doubled.
+    /// A map holds the same, however often the table is doubled.
     #[test]
     fn marks_are_those_of_a_map() {
         let mut rng = Rng::new(3, 0, 0);

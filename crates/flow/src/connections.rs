@@ -35,9 +35,9 @@ pub struct ConnectionCounts {
 #[derive(Debug)]
 pub struct ConnectionCounter {
     marked: ConnectionSet,
-    /// Words that wait to be marked together.
+    /// Words waiting to be marked together.
     waiting: Vec<u128>,
-    /// Conversations that no word holds.
+    /// Conversations that do not fit into a word.
     wide: HashTable<Connection>,
     hashing: Hashing,
     limit: usize,
@@ -52,7 +52,7 @@ struct Connection {
 }
 
 impl ConnectionCounter {
-    /// A counter of at most `limit` connections, some 30 bytes each of IPv4 and 50 of IPv6.
+    /// A counter of at most `limit` connections; some 30 bytes each for IPv4 and 50 for IPv6.
     pub fn new(limit: usize) -> ConnectionCounter {
         ConnectionCounter {
             marked: ConnectionSet::new(),
@@ -69,7 +69,7 @@ impl ConnectionCounter {
         self.observe_brief(&Brief::of(packet));
     }
 
-    /// Takes a packet in brief, likewise.
+    /// Takes a packet in brief, as [`ConnectionCounter::observe`] takes a packet.
     pub fn observe_brief(&mut self, packet: &Brief) {
         const BOTH: u8 = tcp_flags::SYN | tcp_flags::ACK;
         if packet.body == Body::Segment {
@@ -79,8 +79,8 @@ impl ConnectionCounter {
         }
     }
 
-    /// Takes what was seen of a TCP connection, in a packet or in a flow: did it hold a SYN without ACK,
-    /// did it hold a FIN?
+    /// Takes a packet or a flow of a TCP connection: whether it had a SYN without ACK, and whether it
+    /// had a FIN.
     pub fn observe_tcp(&mut self, key: &FlowKey, syn: bool, fin: bool) {
         let Some(word) = word_of(key) else { return self.observe_wide(key, syn, fin) };
         let mark = |is_seen: bool, mark: u128| if is_seen { mark } else { 0 };
@@ -101,7 +101,7 @@ impl ConnectionCounter {
         self.counts
     }
 
-    /// Marks what waits, after all of its places were asked for.
+    /// Marks the waiting words, after prefetching all of their places.
     fn mark_waiting(&mut self) {
         self.waiting.iter().for_each(|word| self.marked.prefetch(*word));
         for word in self.waiting.drain(..) {
@@ -121,7 +121,7 @@ impl ConnectionCounter {
         let key = (*key).min(key.reversed());
         let hash = self.hashing.of(&key);
         let Some(connection) = self.wide.find_mut(hash, |connection| connection.key == key) else {
-            // What waits was there before.
+            // The waiting words came before.
             self.mark_waiting();
             if self.marked.len() + self.wide.len() >= self.limit {
                 self.counts.lower_bound = true;
@@ -140,7 +140,7 @@ impl ConnectionCounter {
 }
 
 impl ConnectionCounts {
-    /// Counts a connection whose marks (SYN, FIN) were so and are so now.
+    /// Counts a connection by its marks (SYN, FIN) before and now.
     fn note(&mut self, is_new: bool, before: (bool, bool), now: (bool, bool)) {
         self.tcp_connections += u64::from(is_new);
         self.with_syn += u64::from(now.0 && !before.0);

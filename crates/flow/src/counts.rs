@@ -1,13 +1,13 @@
-//! What came of exports: every record found becomes a flow, an option, or a skip with its reason.
+//! Counts of decoded exports: every record found becomes a flow, an option, or a skip with its reason.
 //!
-//! Decoders count in one [`Counts`], whatever the format, so that formats can be mixed. Two laws hold
-//! after every call ([`Counts::assert_balanced`]). Records: as many were found as became flows, were
-//! options (what an exporter says of itself) or were skipped. Bytes, where a format is cut into sets:
-//! every byte of a datagram that was taken is a header's, a template's, a record's, padding, held
-//! until its template comes, or skipped. A decoder that loses its place cannot keep both.
+//! Decoders count in one [`Counts`], whatever the format, so that formats can be mixed. Two laws hold after
+//! every call ([`Counts::assert_balanced`]). Records: as many were found as became flows, were options
+//! (information about the exporter) or were skipped. Bytes, where a format is cut into sets: every byte of a
+//! datagram that was taken is a header's, a template's, a record's, padding, held until its template comes,
+//! or skipped. A decoder that loses its position breaks one of them.
 
 nilometer_wire::named! {
-    /// Why something was passed over. Each says what is counted: records, sets of records whose number
+    /// Why something was skipped. Each reason states what is counted: records, sets of records whose number
     /// cannot be known, templates, or whole samples.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
@@ -18,7 +18,7 @@ nilometer_wire::named! {
         NoCounts = "no_counts",
         /// Records that are sums over many flows (NetFlow v8, all schemes but the full flow).
         Aggregate = "aggregate",
-        /// Records that end beyond what holds them, or contradict themselves.
+        /// Records that end beyond their set, block or sample, or contradict themselves.
         RecordDamaged = "record_damaged",
         /// Samples of interface counters (sFlow version 5, section 5.3).
         CounterSample = "counter_sample",
@@ -46,7 +46,7 @@ nilometer_wire::named! {
 }
 
 impl Skip {
-    /// Are records counted under this reason? The others count what holds them.
+    /// Are records counted under this reason? The other reasons count sets, samples, templates or datagrams.
     pub fn is_of_records(self) -> bool {
         (self as u8) < Skip::NoTemplate as u8
     }
@@ -62,12 +62,12 @@ impl Skips {
         self.add_many(reason, 1);
     }
 
-    /// Counts so many.
+    /// Counts `count` of them.
     pub fn add_many(&mut self, reason: Skip, count: u64) {
         self.0[reason as usize] += count;
     }
 
-    /// How often for this reason.
+    /// How often this reason was met.
     pub fn of(&self, reason: Skip) -> u64 {
         self.0[reason as usize]
     }
@@ -86,23 +86,23 @@ impl Skips {
 /// Where the bytes of datagrams made of sets went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// All that was taken.
+    /// All bytes of accepted datagrams.
     pub taken: u64,
     /// Headers of datagrams and of sets.
     pub headers: u64,
     /// Templates.
     pub templates: u64,
-    /// Records, whatever came of them.
+    /// Records, whether decoded or skipped.
     pub records: u64,
     /// Padding.
     pub padding: u64,
     /// Sets that wait for their template.
     pub held: u64,
-    /// What belongs to no record that could be found.
+    /// Bytes outside of any record that could be found.
     pub skipped: u64,
 }
 
-/// What came of exports.
+/// Counts of decoded exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams that were taken, or blocks.
@@ -115,13 +115,13 @@ pub struct Counts {
     pub flows: u64,
     /// Records given beyond one for each flow: the reverse halves of biflows (RFC 5103).
     pub reverse_flows: u64,
-    /// Those that say something of the exporter: options, and descriptions in files.
+    /// Records that describe the exporter: options, and descriptions in files.
     pub options: u64,
-    /// What was passed over, by reason.
+    /// What was skipped, by reason.
     pub skips: Skips,
     /// Where the bytes of datagrams made of sets went.
     pub bytes: Bytes,
-    /// Records whose last packet was said to be before their first; taken to end when they began.
+    /// Records whose last packet is stated to be before their first; taken to end when they began.
     pub times_reversed: u64,
     /// Records timed by an exporter's uptime whose zero had to be estimated.
     pub times_estimated: u64,
@@ -130,12 +130,12 @@ pub struct Counts {
     pub times_absent: u64,
     /// Records whose counts a collector has already multiplied by the sampling interval.
     pub scaled: u64,
-    /// Records with other counts of a second direction, of which nothing says that it is the way back; these
-    /// counts were left out.
+    /// Records with different counts for a second direction that nothing marks as the reverse direction;
+    /// these counts were left out.
     pub second_counts: u64,
     /// Lists in records (RFC 6313) whose template is not known; flags may be in them.
     pub lists_unknown: u64,
-    /// Records given without a sampling interval by domains that told one later.
+    /// Records given without a sampling interval by domains that stated one later.
     pub sampling_late: u64,
     /// Templates and options templates that were learnt, or learnt anew because they had changed.
     pub templates: u64,
@@ -148,7 +148,7 @@ pub struct Counts {
     /// Datagrams that never came, by the numbering of NetFlow v9 and sFlow.
     pub datagrams_lost: u64,
     /// Datagrams with the number and the time of the one before them: they came twice, as from a port that is
-    /// mirrored both ways, or their exporter does not number.
+    /// mirrored both ways, or their exporter does not number them.
     pub datagrams_repeated: u64,
     /// Packets that a sampler dropped for want of resources (sFlow version 5, section 5).
     pub samples_dropped: u64,
@@ -158,7 +158,7 @@ impl Counts {
     /// Both laws; see the top of this file.
     ///
     /// # Panics
-    /// When a decoder has lost count, which is a defect here whatever the input.
+    /// When a decoder has lost count, which is a defect of the decoder whatever the input.
     pub fn assert_balanced(&self) {
         let told = self.flows + self.options + self.skips.records();
         assert_eq!(self.records, told, "every record found is a flow, an option or a skip");

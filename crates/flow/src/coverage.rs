@@ -6,10 +6,9 @@
 //! and FIN each take a sequence number that is not payload: a SYN stands before the file's first
 //! byte, a FIN behind its last, and so both mark a place without covering anything.
 //!
-//! A segment that carries nothing is ignored (a keepalive stands one *below* the next byte). One
-//! that jumps more than [`JUMP_MAX_BYTES`] beyond what was covered is another sender's, or garbage:
-//! it starts a stretch of its own, and the stretches are summed, so that no number can invent more
-//! than that jump.
+//! A segment that carries nothing is ignored (a keepalive stands one *below* the next byte). One that jumps
+//! more than [`JUMP_MAX_BYTES`] beyond what was covered is from another sender, or garbage: it starts a
+//! stretch of its own, and the stretches are summed, so that no sequence number can add more than that jump.
 
 use core::num::NonZeroU64;
 
@@ -21,7 +20,7 @@ pub(crate) const JUMP_MAX_BYTES: u64 = 16 << 20;
 /// zero: the lower half of an extended number is the sequence number.
 const ORIGIN: u64 = 1 << 40;
 
-/// What was covered so far.
+/// The sequence space covered so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coverage {
     earlier_bytes: u64,
@@ -44,7 +43,7 @@ impl Coverage {
         };
         let covered_to = stretch.high.get();
         let ahead = i64::from(sequence.wrapping_sub(covered_to as u32) as i32);
-        // What stands at 2^40 and beyond does not wrap by 2^31.
+        // A number of at least 2^40 does not wrap by adding or subtracting 2^31.
         let low = covered_to.wrapping_add_signed(ahead);
         let high = low + u64::from(bytes);
         if low > covered_to + JUMP_MAX_BYTES || high + JUMP_MAX_BYTES < stretch.low {
@@ -56,7 +55,7 @@ impl Coverage {
         stretch.high = stretch.high.saturating_add(high.saturating_sub(covered_to));
     }
 
-    /// Adds payload that has no place.
+    /// Adds payload without a sequence number.
     #[inline]
     pub(crate) fn add_bytes(&mut self, bytes: u32) {
         self.earlier_bytes += u64::from(bytes);

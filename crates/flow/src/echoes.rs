@@ -1,4 +1,4 @@
-//! Round-trip times as TCP's time stamps show them (RFC 7323), where openings were not seen.
+//! Round-trip times from TCP's time stamps (RFC 7323), where openings were not seen.
 //!
 //! ```text
 //! one ── data, value 7 ──► capture ──────────► other
@@ -8,9 +8,9 @@
 //! A segment with data has to be acknowledged, and the acknowledgement echoes its value: between the two lies
 //! the far half of the path, passed twice. The other direction's data shows the near half. The
 //! least of each half over a connection, added, is its round trip (Nichols, *Listening to Networks*, 2018,
-//! which names this passive ping): the least, because receivers may wait with an acknowledgement. One value
-//! of each direction is waited for at a time, as TCP itself times one segment at a time (Karn and Partridge,
-//! 1987); an echo of a later value says that the one waited for will not come.
+//! which names this passive ping): the least, because receivers may delay an acknowledgement. For each
+//! direction the echo of one value is awaited at a time, as TCP itself times one segment at a time (Karn and
+//! Partridge, 1987); an echo of a later value shows that the awaited one will not come.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ use crate::handshake::RoundTrip;
 use crate::live::key_of;
 use crate::record::{FlowKey, tcp_flags};
 
-/// One direction: what is waited for, and the least that was measured.
+/// One direction: the awaited value, and the least time measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     /// A value, and when it passed, ns.
@@ -32,7 +32,8 @@ struct Half {
 }
 
 impl Half {
-    /// A segment with this value passes. A value that passed before may have been echoed before, too.
+    /// A segment with this value passes. A value that passed before is not awaited, since it may have been
+    /// echoed already.
     fn passes(&mut self, value: u32, stamp_ns: u64, is_answered: bool) {
         if self.last.is_some_and(|last| !is_later(value, last)) {
             return;
@@ -74,7 +75,7 @@ impl Keyed for Watched {
     }
 }
 
-/// Watches connections, so many at once, and keeps so many round trips.
+/// Measures round trips of a limited number of connections at once, and keeps a limited number of them.
 #[derive(Debug)]
 pub struct Echoes {
     watched: Cache<Watched>,
@@ -95,7 +96,7 @@ impl Echoes {
         let Transport::Tcp(segment) = packet.transport else { return };
         let Some(stamps) = segment.time_stamps else { return };
         let key = key_of(packet);
-        // Client to server: what is served has the lower port.
+        // Client to server: the server has the lower port.
         let is_up = key.destination_port <= key.source_port;
         let slot = self.slot(if is_up { key } else { key.reversed() });
         let [mine, other] = match (&mut self.watched.value_mut(slot).halves, is_up) {
@@ -109,7 +110,7 @@ impl Echoes {
         self.watched.move_last(Order::Seen, slot);
     }
 
-    /// Ends what is watched: what follows is of another input.
+    /// Ends all watched connections: the next packets are from another input.
     pub fn input_ends(&mut self) {
         while self.end_oldest() {}
     }
@@ -130,7 +131,7 @@ impl Echoes {
         self.watched.insert(Watched { key, halves: Default::default() })
     }
 
-    /// Forgets the connection that was seen least recently; false where there is none.
+    /// Forgets the least recently seen connection; false where there is none.
     fn end_oldest(&mut self) -> bool {
         let Some(oldest) = self.watched.first(Order::Seen) else { return false };
         let Watched { key, halves: [up, down] } = self.watched.remove(oldest);
@@ -146,7 +147,7 @@ impl Echoes {
     }
 }
 
-/// Does this segment have to be acknowledged?
+/// Must this segment be acknowledged?
 fn is_answered(segment: &TcpSegment) -> bool {
     segment.payload_bytes > 0 || segment.flags & (tcp_flags::SYN | tcp_flags::FIN) != 0
 }

@@ -1,4 +1,4 @@
-//! Templates that were forgotten because there were too many: how many, and whose.
+//! Templates that were forgotten because there were too many: their number, and their exporters.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::IpAddr;
@@ -6,12 +6,12 @@ use core::net::IpAddr;
 /// Addresses that are counted apart.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// What was forgotten, by the addresses of exporters.
+/// Forgotten templates, by the addresses of exporters.
 ///
 /// Addresses can be invented, so only some thousand are counted apart. When there are more, a new one takes
-/// over the place and the count of the one with the least (Metwally, Agrawal and El Abbadi, *Efficient
-/// computation of frequent and top-k elements in data streams*, 2005): no count is too small then, and an
-/// address that lost more than a 4,096th of all templates is among those that are counted.
+/// over the place and the count of the one with the smallest count (Metwally, Agrawal and El Abbadi,
+/// *Efficient computation of frequent and top-k elements in data streams*, 2005): no count is too small
+/// then, and an address that lost more than a 4,096th of all templates is among those that are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evictions {
     templates: u64,
@@ -55,7 +55,7 @@ impl Evictions {
         (self.by_address.len(), self.has_more)
     }
 
-    /// The address that lost most, and how many; none where nothing was forgotten.
+    /// The address that lost most, and how many; `None` if nothing was forgotten.
     pub fn worst(&self) -> Option<(IpAddr, u64)> {
         self.by_count.last().map(|(count, address)| (*address, *count))
     }

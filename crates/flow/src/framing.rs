@@ -1,13 +1,13 @@
 //! Where an export datagram ends, by its own bytes.
 //!
-//! A file may hold datagrams one after the other with nothing between them, as a listener wrote them
-//! down. NetFlow v5 and v7 tell their number of records, IPFIX its length (files of it are made so: RFC
-//! 5655, section 6), sFlow the number of its samples, each with a length. NetFlow v9 tells neither;
-//! but it is made of sets, and the identifiers of sets from 2 to 255 are reserved, so two bytes that
-//! say 5, 7, 9 or 10 where a set should begin are the version of the next datagram.
+//! A file may hold datagrams one after the other with nothing between them, as a listener wrote them.
+//! NetFlow v5 and v7 state their number of records, IPFIX its length (files of it are made so: RFC
+//! 5655, section 6), sFlow the number of its samples, each with a length. NetFlow v9 states neither;
+//! but it is made of sets, and the identifiers of sets from 2 to 255 are reserved, so a number of 5, 7,
+//! 9 or 10 where a set should begin is the version of the next datagram.
 //!
-//! The same walk says whether a datagram of known length is whole and well-formed outside of its
-//! records, which few bytes are that are no export.
+//! The same walk checks whether a datagram of known length is whole and well-formed outside of its
+//! records; few byte strings that are not exports pass this check.
 
 use crate::bytes::{be16, be32};
 use crate::collector::Format;
@@ -16,18 +16,18 @@ use crate::{netflow5, netflow7, template};
 /// The longest datagram that UDP carries (RFC 768), and the longest IPFIX message.
 pub const DATAGRAM_BYTES_MAX: usize = 65_535;
 
-/// What the first bytes say of where their datagram ends.
+/// Where a datagram ends, according to its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// After so many bytes, which may be more than are there.
+    /// After this many bytes, which may be more than are there.
     Ends(usize),
-    /// It cannot be said before so many bytes are there.
+    /// Unknown until this many bytes are there.
     Needs(usize),
     /// No datagram begins here.
     NoExport,
 }
 
-/// Where the datagram ends that begins with `first`. With `is_all`, nothing more is to come: bytes
+/// Where the datagram ends that begins with `first`. With `is_all`, there are no further bytes: bytes
 /// still needed are then missing.
 pub fn extent(first: &[u8], is_all: bool) -> Extent {
     if first.len() < 4 {

@@ -1,4 +1,4 @@
-//! Round-trip times as the opening of each TCP connection shows them.
+//! Round-trip times from the opening of each TCP connection.
 //!
 //! ```text
 //! client ── SYN ──► capture ── SYN ──► server
@@ -8,9 +8,8 @@
 //!
 //! From the SYN to the SYN+ACK the far half of the path is passed twice, from there to the ACK the near
 //! half; together one round trip, wherever the capture was taken (Jiang and Dovrolis, 2002). A SYN that was
-//! sent again is counted from its last time before the answer, because what came before it was lost
-//! more often than not. What the server takes to answer, and the client, is in it: both answer from the
-//! kernel.
+//! sent again is timed from its last repetition before the answer, because the earlier ones were most often
+//! lost. The times that server and client take to answer are included: both answer from the kernel.
 
 use core::net::IpAddr;
 
@@ -24,15 +23,15 @@ use crate::record::{FlowKey, tcp_flags};
 /// One opening, measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// Who sent the SYN.
+    /// The sender of the SYN.
     pub client: IpAddr,
-    /// Who answered it.
+    /// The host that answered it.
     pub server: IpAddr,
     /// From the SYN to the ACK of its answer, ns.
     pub nanos: u64,
 }
 
-/// What is known of an opening.
+/// What is known about an opening.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     key: FlowKey,
@@ -48,7 +47,7 @@ impl Keyed for Opening {
     }
 }
 
-/// Watches openings, so many at once, and keeps so many round trips.
+/// Measures round trips of a limited number of openings at once, and keeps a limited number of them.
 #[derive(Debug)]
 pub struct Handshakes {
     openings: Cache<Opening>,
@@ -80,7 +79,7 @@ impl Handshakes {
     fn open(&mut self, stamp_ns: u64, key: FlowKey, segment: &TcpSegment) {
         let opening = Opening { key, syn_ns: stamp_ns, sequence: segment.sequence, answer: None };
         match self.openings.find(&key) {
-            // The answer may have been lost behind the capture: what is there counts no more.
+            // The answer may have been lost behind the capture: the earlier state no longer counts.
             Some(slot) => *self.openings.value_mut(slot) = opening,
             None => {
                 if self.openings.is_full()
@@ -120,14 +119,14 @@ impl Handshakes {
         });
     }
 
-    /// Forgets the openings that are not complete: what follows is of another input.
+    /// Forgets incomplete openings: the next packets are from another input.
     pub fn input_ends(&mut self) {
         while let Some(oldest) = self.openings.first(Order::Seen) {
             self.openings.remove(oldest);
         }
     }
 
-    /// The round trips, in the order in which they were complete, and how many there was no room for.
+    /// The round trips, in the order of their completion, and how many there was no room for.
     pub fn finish(self) -> (Vec<RoundTrip>, u64) {
         (self.kept, self.beyond)
     }

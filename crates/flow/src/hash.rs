@@ -1,12 +1,11 @@
-//! Two hashes of a five-tuple: one for tables, and one for whatever outlives them.
+//! Two hashes of a five-tuple: one for tables in memory, and one that is stable across runs.
 //!
-//! Where a flow stands in a table is nobody's business. Who could compute it could send packets whose flows
-//! all stand in one place, and looking for one of them would be a walk past all others; so that hash
-//! ([`Hashing`]) is another one in every table. Nothing that is given depends on it: flows leave in orders of
-//! their own.
+//! A flow's place in a table must be unpredictable. Otherwise an attacker could send packets whose flows all
+//! collide, and finding one of them would mean walking past all others; so that hash ([`Hashing`]) has a
+//! random key in every table. No output depends on it: flows leave in orders of their own.
 //!
-//! Where records are parted among files or workers, both have to agree for good. That hash (`of`) is the same on
-//! every machine and in every run. It multiplies and rotates a word at a time; the last step folds the
+//! Where records are partitioned among files or workers, the partition must not change. That hash (`of`) is the
+//! same on every machine and in every run. It multiplies and rotates a word at a time; the last step folds the
 //! well-mixed high bits over the low ones.
 
 use core::hash::{BuildHasher, Hasher};
@@ -33,7 +32,7 @@ impl Hashing {
         }
     }
 
-    /// The hash of a key that is given in words.
+    /// The hash of a key given in words.
     #[inline(always)]
     pub(crate) fn of_tuple(&self, tuple: &Tuple) -> u64 {
         let (ports, words) = (tuple.ports_and_protocol(), tuple.address_words());
@@ -64,7 +63,7 @@ impl FlowKey {
     }
 }
 
-/// The hash of a key that is the same for good.
+/// The stable hash of a key.
 #[inline]
 pub(crate) fn of(key: &FlowKey) -> u64 {
     let mixed = match words(key) {
@@ -155,7 +154,7 @@ mod tests {
         spread(|key| hashing.of(key));
     }
 
-    /// Keys whose words were chosen to have one hash that everybody can compute have others in a table.
+    /// Keys chosen to collide under the public stable hash do not collide in a table.
     #[test]
     fn nobody_knows_who_stands_together() {
         let key = |ports: u32| {
@@ -194,13 +193,13 @@ mod tests {
                 high[(of(&key) >> 57) as usize] += 1;
             }
         }
-        // 65,536 keys: 16 and 512 a bucket expected, Poisson; eight standard deviations allowed, for one of
-        // these hashes is another in every run.
+        // 65,536 keys: 16 and 512 a bucket expected, Poisson; eight standard deviations allowed, since one of
+        // these hashes differs in every run.
         assert!(low.iter().all(|&count| count <= 16 + 8 * 4), "{:?}", low.iter().max());
         assert!(high.iter().all(|&count| count.abs_diff(512) <= 8 * 23), "{high:?}");
     }
 
-    /// The hash of a key is the same for good: what is written down by it is found again.
+    /// The stable hash of a key never changes: records partitioned by it are found again.
     #[test]
     fn the_hash_of_a_key_is_the_same_for_good() {
         let key = |source: &str, destination: &str| FlowKey {

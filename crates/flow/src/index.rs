@@ -1,10 +1,10 @@
-//! Where the flows of a cache stand in its slab, by their hashes: one word of 64 bits for each.
+//! The index of a cache: slots of flows in its slab by their hashes, one word of 64 bits for each.
 //!
-//! A table of this size lies in memory that no processor's cache holds, so what it costs is how often
-//! memory is waited for. Half of a word is the slot and half of it bits of the hash, next to which
-//! nothing else is looked at: a flow is found, or found missing, in one line of the cache, and hardly
-//! ever is a look sent to a flow that is another. Words are probed one by one from the place that the top
-//! bits of the hash name, which they have themselves; when one is taken out, those behind it move up.
+//! A table of this size does not fit into a processor's cache, so its cost is the number of waits for
+//! memory. Half of a word is the slot, and half of it are bits of the hash, so that the search reads
+//! nothing else: a flow is found, or found missing, in one cache line, and the search hardly ever visits
+//! a wrong flow. Words are probed one by one from the place given by the top bits of the hash, which are
+//! part of the word; when a word is removed, those behind it move up.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ const WORDS_MIN: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Index {
     words: Vec<u64>,
-    /// By how much a hash is shifted to name its place.
+    /// The number of bits by which a hash is shifted to get its place.
     shift: u32,
     taken: usize,
 }
@@ -45,7 +45,7 @@ impl Index {
         self.taken
     }
 
-    /// Asks for the place where `hash` belongs.
+    /// Prefetches the place where `hash` belongs.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch(&raw const self.words[self.home(hash)]);
@@ -82,14 +82,14 @@ impl Index {
         self.taken += 1;
     }
 
-    /// Takes a slot out, which is there with this hash.
+    /// Removes a slot, which must be there with this hash.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
         let (word, mut at) = (word_of(hash, slot), self.home(hash));
         while self.words[at] != word {
             assert!(self.words[at] != 0, "a slot that is taken out is there");
             at = self.after(at);
         }
-        // Whoever stands behind the gap and could not stand before it stays; others move into it.
+        // A word behind the gap stays if its home lies behind the gap, too; others move into the gap.
         let mask = self.words.len() - 1;
         let mut behind = self.after(at);
         while self.words[behind] != 0 {

@@ -1,4 +1,4 @@
-//! A flow while it lives: what the meter keeps of it until it becomes a record.
+//! A live flow: what the meter keeps of it until it becomes a record.
 
 use nilometer_wire::brief::{Body, Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
@@ -18,15 +18,15 @@ pub(crate) fn key_of(packet: &IpPacket) -> FlowKey {
     }
 }
 
-/// The five-tuple that stands in words.
+/// The five-tuple of a tuple in words.
 pub(crate) fn key_of_tuple(tuple: &Tuple) -> FlowKey {
     let (source, destination) = tuple.addresses();
     let (source_port, destination_port) = tuple.ports();
     FlowKey { source, destination, source_port, destination_port, protocol: tuple.protocol() }
 }
 
-/// One flow, in no more bytes than two lines of the processor's cache hold beside its five-tuple: of millions
-/// of flows each packet's has to be fetched.
+/// One flow. Together with its five-tuple it fits into two cache lines, because with millions of flows every
+/// packet has to fetch its flow from memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     /// The meter's clock at its last packet.
@@ -39,22 +39,22 @@ pub(crate) struct Live {
     octets: u64,
     /// The payload as far as it is known: for TCP the sequence space covered, for UDP the sum.
     payload: Coverage,
-    /// The latest SYN's, once `opened` is known.
+    /// The sequence number of the latest SYN, once `opened` is known.
     syn_sequence: u32,
     opened: Option<bool>,
-    /// Whose payload it is; nobody's after a packet of another protocol, or one whose transport header was
-    /// not captured.
+    /// The kind of the payload; unknown after a packet of another protocol, or one whose transport header
+    /// was not captured.
     body: Body,
     tcp_flags: u8,
-    /// What was seen of a connection, as [`marks_of`] says it; 0 before a segment.
+    /// What was seen of a connection, as bits of [`marks_of`]; 0 before a segment.
     marks: u8,
 }
 
-/// A flow without an end marker closes never.
+/// The closing time of a flow without an end marker: never.
 const OPEN: u64 = u64::MAX;
 
 impl Live {
-    /// A flow without packets, when the meter's clock says `now_ns`; `add` follows at once.
+    /// A flow without packets, at `now_ns` of the meter's clock; `add` must follow at once.
     pub(crate) fn new(now_ns: u64, stamp_ns: u64, packet: &Brief) -> Live {
         Live {
             seen_ns: now_ns,
@@ -72,8 +72,8 @@ impl Live {
         }
     }
 
-    /// Adds a packet of this flow; says whether it is the first of the flow that shows a segment of TCP,
-    /// an opening, or a FIN.
+    /// Adds a packet of this flow; returns whether it is the flow's first to show a TCP segment, an opening,
+    /// or a FIN.
     #[inline]
     pub(crate) fn add(&mut self, now_ns: u64, stamp_ns: u64, packet: &Brief) -> bool {
         self.seen_ns = now_ns;
@@ -105,8 +105,8 @@ impl Live {
         self.marks != before
     }
 
-    /// Does this packet open a connection after the one that is closing here? A SYN does, unless it
-    /// is the old connection's own, late.
+    /// Does this packet open a connection after the one that is closing here? A SYN does, unless it is a
+    /// late copy of the old connection's own.
     #[inline]
     pub(crate) fn is_succeeded_by(&self, packet: &Brief) -> bool {
         packet.flags & tcp_flags::SYN != 0
@@ -120,13 +120,13 @@ impl Live {
         self.closes_ns != OPEN
     }
 
-    /// When it is over by its end marker; never without one.
+    /// When it is over by its end marker; [`OPEN`] without one.
     #[inline]
     pub(crate) fn closes_ns(&self) -> u64 {
         self.closes_ns
     }
 
-    /// An end marker was seen: it is over then.
+    /// Notes an end marker, by which the flow is over at `closes_ns`.
     #[inline]
     pub(crate) fn close_at(&mut self, closes_ns: u64) {
         self.closes_ns = closes_ns.min(OPEN - 1);
@@ -155,7 +155,7 @@ pub(crate) fn ends_flow(packet: &Brief) -> bool {
     packet.flags & (tcp_flags::FIN | tcp_flags::RST) != 0
 }
 
-/// What a segment shows of its connection: itself, an opening, a FIN, a bit each.
+/// What a segment shows of its connection, as bits: a segment, an opening, a FIN.
 fn marks_of(flags: u8) -> u8 {
     let opens = flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
     1 | u8::from(opens) << 1 | u8::from(flags & tcp_flags::FIN != 0) << 2

@@ -1,4 +1,4 @@
-//! Packets become one-way flow records, as a NetFlow cache makes them (Harpoon, section 3).
+//! The meter: turns packets into one-way flow records, as a NetFlow cache does (Harpoon, section 3).
 //!
 //! A record ends for one of five reasons. A FIN or RST ends it, but only `linger_ns` later, so that
 //! the acknowledgements still under way stay in it and do not become a flow of their own (an FTP
@@ -6,22 +6,21 @@
 //! packet for the inactive timeout ends it; so does the active timeout, at the first packet after
 //! it. A full cache ends the flow that was seen least recently. And `flush` ends the rest.
 //!
-//! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
-//! be older than the one before it. It then widens its record (start is the smallest stamp, end the
-//! greatest), but time itself does not run backwards for it. Idleness is told by the clock, the active timeout
-//! by the stamps of a record. Records leave in the order in which they end, which depends on nothing but the
-//! packets.
+//! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may be older
+//! than the one before it. It then widens its record (start is the smallest stamp, end the greatest), but does
+//! not set the clock back. Idleness is measured by the clock, the active timeout by the stamps of a record.
+//! Records leave in the order in which they end, which depends only on the packets.
 //!
-//! Stamps that lie farther back than flows wait for their next packet may be of another time: of files given
-//! out of their order, of a clock that was set, or after a stamp that was wrong. No timer would strike until
-//! the old time has come again, so all flows end and the clock begins anew. Or they may be of a second clock
-//! that is heard beside the first, as where one interface is stamped in UTC and another in TAI, 37 s ahead;
-//! each change from one to the other would end all flows then. What tells the two is that the old time is gone
-//! in one and comes again in the other. So nothing ends until such stamps, several in a row, have gone on by
-//! more than flows wait: all flows of a time that was not heard for so long are over. Until then they are late
-//! as others are, but stretch no record that begins later than they by more than flows wait: it ends, and
-//! another takes them, lest it reach from one file into the next. A flow that is on both clocks is parted by
-//! that once, not at each packet, for the record that follows begins on the clock behind.
+//! Stamps may lie farther back than flows wait for their next packet. Either time was set back: files were
+//! given out of order, a clock was set, or an earlier stamp was wrong. No timer would then expire until the
+//! old time comes again, so all flows must end and the clock must begin anew. Or a second clock runs beside
+//! the first, as where one interface is stamped in UTC and another in TAI, 37 s ahead; then each change from
+//! one clock to the other would end all flows. In the first case stamps of the old time never return, in the
+//! second they do. So nothing ends until several such stamps in a row have advanced by more than flows wait:
+//! all flows of the old time are then over. Until then they count as late stamps, but do not stretch a record
+//! that begins later than they do by more than flows wait: that record ends, and a new one takes the packet,
+//! so that no record reaches from one file into the next. A flow on both clocks is split by this once, not at
+//! each packet, because the new record begins on the clock that is behind.
 
 use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
@@ -33,14 +32,15 @@ use crate::record::{EndReason, FlowRecord};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Stamps far behind the clock, one after another, that make another time, if they go on for long enough. One
-/// may be wrong, and two that lie far apart may be of two clocks. More would wait long in files of few packets.
+/// How many stamps in a row, far behind the clock, show that time was set back, if they advance for long
+/// enough. A single one may be wrong, and two that lie far apart may be from two clocks. A larger number would
+/// delay the decision in files of few packets.
 const STAMPS_OF_ANOTHER_TIME: u64 = 3;
 
 /// When flows end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// A flow that lasts this long is reported, and goes on in another record; ns.
+    /// A flow that lasts this long is reported, and continues in another record; ns.
     pub active_timeout_ns: u64,
     /// A flow without a packet for this long is over; ns.
     pub inactive_timeout_ns: u64,
@@ -51,10 +51,9 @@ pub struct MeterConfig {
 }
 
 impl Default for MeterConfig {
-    /// Active 1800 s and inactive 15 s: the defaults of the routers whose records Harpoon was made
-    /// for, so that a capture and an export of the same traffic give like records. Linger 5 s: longer
-    /// than a retransmitted FIN takes at usual round trip times, shorter than a port is reused.
-    /// 1,048,576 flows.
+    /// Active 1800 s and inactive 15 s: the defaults of the routers whose records Harpoon was made for, so
+    /// that a capture and an export of the same traffic give similar records. Linger 5 s: longer than a
+    /// retransmitted FIN takes at usual round trip times, shorter than a port is reused. 1,048,576 flows.
     fn default() -> MeterConfig {
         MeterConfig {
             active_timeout_ns: 1_800 * NANOS_PER_SECOND,
@@ -80,17 +79,17 @@ pub struct MeterCounts {
     pub recorded_octets: u64,
     /// Records among them that had to make room in a full cache.
     pub evicted: u64,
-    /// Flows that live.
+    /// Live flows.
     pub live: u64,
-    /// Packets in flows that live.
+    /// Packets in live flows.
     pub live_packets: u64,
     /// Packets whose stamp was before an earlier packet's.
     pub stamps_back: u64,
-    /// How often they were of another time: all flows ended, and the clock began anew.
+    /// How often the clock was found to be set back: all flows ended, and the clock began anew.
     pub clock_set_back: u64,
 }
 
-/// A flow in the cache, in two lines of the processor's.
+/// A flow in the cache, in two cache lines of the processor.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Metered {
@@ -106,7 +105,7 @@ pub struct Meter {
     config: MeterConfig,
     pub(crate) cache: Cache<Metered>,
     now_ns: u64,
-    /// No flow is over before, by its idleness or after its end marker.
+    /// No flow is over before this time, by its idleness or after its end marker.
     due_ns: u64,
     far_behind: FarBehind,
     counts: MeterCounts,
@@ -135,9 +134,9 @@ impl Meter {
         self.observe_brief(stamp_ns, &Brief::of(packet), out)
     }
 
-    /// Takes a packet stamped `stamp_ns` (ns since 1970); the records that end give themselves to
-    /// `out`. Says whether the packet is the first in its record to show a segment of TCP, an opening (a
-    /// SYN without ACK) or a FIN: whoever watches connections learns nothing from any other.
+    /// Takes a packet stamped `stamp_ns` (ns since 1970); records that end go to `out`. Returns whether the
+    /// packet is the first in its record to show a TCP segment, an opening (a SYN without ACK) or a FIN: no
+    /// other packet is news to a counter of connections.
     #[inline(always)]
     pub fn observe_brief(
         &mut self,
@@ -148,13 +147,14 @@ impl Meter {
         self.observe_at(stamp_ns, packet, self.place_of(packet), out)
     }
 
-    /// Takes a packet from a [`PrefetchQueue`](crate::prefetch_queue::PrefetchQueue), likewise.
+    /// Takes a packet from a [`PrefetchQueue`](crate::prefetch_queue::PrefetchQueue), as
+    /// [`Meter::observe_brief`] does.
     #[inline(always)]
     pub fn observe_queued(&mut self, queued: &Queued, out: &mut impl FnMut(FlowRecord)) -> bool {
         self.observe_at(queued.stamp_ns, &queued.packet, queued.place, out)
     }
 
-    /// Where the flow of a packet is to be looked for.
+    /// Where to look for the flow of a packet.
     #[inline(always)]
     pub(crate) fn place_of(&self, packet: &Brief) -> Place {
         Place { hash: self.cache.hashing.of_tuple(&packet.tuple), slot: None }
@@ -192,7 +192,7 @@ impl Meter {
         is_news
     }
 
-    /// Ends every flow that lives, the least recently seen first. What follows may be of another time.
+    /// Ends every live flow, the least recently seen first, and resets the clock.
     pub fn flush(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.cache.first(Order::Seen) {
             self.prefetch_next(Order::Seen);
@@ -204,7 +204,7 @@ impl Meter {
         self.assert_conserved();
     }
 
-    /// A packet is stamped before another that came earlier.
+    /// Handles a packet that is stamped before an earlier one.
     #[cold]
     fn goes_back(
         &mut self,
@@ -235,13 +235,13 @@ impl Meter {
         MeterCounts { live: self.cache.len() as u64, ..self.counts }
     }
 
-    /// Asks for what will be needed to end the flows that stand next in an order.
+    /// Prefetches what is needed to end the next flows of an order.
     #[inline]
     fn prefetch_next(&self, order: Order) {
         self.cache.prefetch_next(order, |metered| self.cache.hashing.of_tuple(&metered.tuple));
     }
 
-    /// The flow of this packet that lives.
+    /// The live flow of this packet.
     #[inline(always)]
     fn find(&self, packet: &Brief, Place { hash, slot }: Place) -> Option<Slot> {
         let is_it = |metered: &Metered| metered.tuple == packet.tuple;
@@ -249,7 +249,7 @@ impl Meter {
             .or_else(|| self.cache.find_where(hash, is_it))
     }
 
-    /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
+    /// The flow that takes this packet: the live one, unless it is over, or a new one.
     #[inline]
     fn slot_for(
         &mut self,
@@ -278,7 +278,7 @@ impl Meter {
         self.cache.insert_at(place.hash, Metered { tuple: packet.tuple, live })
     }
 
-    /// Ends flows that are over by the clock, and finds out when the next one may be.
+    /// Ends flows that are over by the clock, and computes when the next one may be.
     #[inline(never)]
     fn expire(&mut self, out: &mut impl FnMut(FlowRecord)) {
         self.due_ns = u64::MAX;
@@ -302,13 +302,13 @@ impl Meter {
         }
     }
 
-    /// When a flow that was seen then is over without another packet; saturates.
+    /// When a flow last seen at `seen_ns` is over without another packet; saturates.
     fn idle_at_ns(&self, seen_ns: u64) -> u64 {
         seen_ns.saturating_add(self.config.inactive_timeout_ns.max(1))
     }
 
-    /// A flow that saw its FIN or RST has ended for that reason, whichever timer struck; only one
-    /// that had to make room is said to have been pushed out.
+    /// Ends a flow. If its FIN or RST was seen, that is its end reason, whichever timer expired; only a flow
+    /// that had to make room keeps that reason.
     fn end(&mut self, slot: Slot, reason: EndReason, out: &mut impl FnMut(FlowRecord)) {
         let hash = self.cache.hashing.of_tuple(&self.cache.value(slot).tuple);
         let Metered { tuple, live } = self.cache.remove_at(hash, slot);
@@ -332,18 +332,18 @@ impl Meter {
     }
 }
 
-/// Stamps in a row that lie farther behind the clock than flows wait.
+/// A run of stamps that lie farther behind the clock than flows wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct FarBehind {
     stamps: u64,
     least_ns: u64,
-    /// The packets observed with the last of them. Who is observed next is in the row; nobody else has to
-    /// say that he is not.
+    /// The number of packets observed up to the last of them. A late packet continues the run if it is
+    /// observed next, so that other packets need not reset it.
     packets: u64,
 }
 
 impl FarBehind {
-    /// The row with the stamp of a packet that comes after so many others.
+    /// The run with the stamp of a further packet, observed after `packets_before` others.
     fn with(self, stamp_ns: u64, packets_before: u64) -> FarBehind {
         let (stamps, least_ns) = match self.packets == packets_before {
             true => (self.stamps, self.least_ns),

@@ -1,13 +1,14 @@
 //! NetFlow version 5: export datagrams to flow records, and back.
 //!
 //! A datagram is a header of 24 bytes and up to 30 records of 48, all big-endian. Its flow times
-//! count milliseconds since the exporter started; the header says what that clock and the wall clock
-//! showed when the datagram left, so that a flow's absolute time is the export time less its age.
-//! Ages are taken as signed differences of the 32-bit uptime, which makes both its wrap (after 49.7
-//! days) and flows that begin a little before the uptime's zero come out right.
+//! count milliseconds since the exporter started; the header states that clock and the wall clock
+//! when the datagram left, so that a flow's absolute time is the export time less its age. Ages are
+//! signed differences of the 32-bit uptime, which is right both for its wrap (after 49.7 days) and
+//! for flows that begin a little before the uptime's zero.
 //!
-//! Sampled exports are not scaled: [`Header::sampling_interval`] says 1 in how many packets was
-//! counted, and records hold what was counted. Multiplying would hide that small flows are missing.
+//! Sampled exports are not scaled: [`Header::sampling_interval`] states that 1 in this many packets
+//! was counted, and records hold the counts as they are. Multiplying would hide that small flows are
+//! missing.
 //!
 //! [`decode`] gives a whole datagram; [`decode_each`] hands over its records one by one and allocates
 //! nothing.
@@ -48,7 +49,7 @@ pub struct Header {
     /// Sampling mode, 0 to 3.
     pub sampling_mode: u8,
     /// One packet in this many was counted, 0 to 16,383; 0 where the exporter does not sample, or
-    /// does not say.
+    /// does not state it.
     pub sampling_interval: u16,
 }
 
@@ -79,7 +80,7 @@ pub struct Datagram {
     pub header: Header,
     /// Its flows, with absolute times. `octets` and `packets` are as counted by the exporter.
     pub records: Vec<FlowRecord>,
-    /// Records among them whose last packet was said to be before their first; they are taken to end
+    /// Records among them whose last packet is stated to be before their first; they are taken to end
     /// when they began.
     pub times_reversed: usize,
 }
@@ -144,9 +145,9 @@ pub fn decode(datagram: &[u8]) -> Result<Datagram, Error> {
     }
 }
 
-/// Decodes one datagram, which must be all of `datagram`; its records go to `out` in their order.
-/// Nothing is given before the whole datagram has been found sound. Gives back its header, and how
-/// many records said that their last packet was before their first.
+/// Decodes one datagram, which must be all of `datagram`; its records go to `out` in their order. No
+/// record is passed on before the whole datagram has been found valid. Returns its header, and how
+/// many records state that their last packet was before their first.
 pub fn decode_each(
     datagram: &[u8],
     out: &mut impl FnMut(FlowRecord),
@@ -234,7 +235,7 @@ fn open(bytes: &[u8], offset: usize) -> Result<(Header, &[u8]), Error> {
     Ok((header, body))
 }
 
-/// Gives the records of `body` to `out`; says how many had their times reversed.
+/// Passes the records of `body` to `out`; returns how many had their times reversed.
 fn decode_body(header: &Header, body: &[u8], out: &mut impl FnMut(FlowRecord)) -> usize {
     let mut times_reversed = 0;
     for record in body.chunks_exact(RECORD_BYTES) {
@@ -277,7 +278,7 @@ pub(crate) fn decode_record(
     }
 }
 
-/// Why records cannot be said in a version 5 datagram.
+/// Why records cannot be encoded in a version 5 datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// More than [`RECORDS_MAX`] records.

@@ -53,8 +53,9 @@ pub enum Error {
 }
 
 /// Decodes one datagram, which must be all of `datagram`; its records go to `out` in their order.
-/// Nothing is given before the whole datagram has been found sound. Gives back its header, engine
-/// and sampling zero, and how many records said that their last packet was before their first.
+/// No record is passed on before the whole datagram has been found valid. Returns its header, with
+/// engine and sampling zero, and how many records state that their last packet was before their
+/// first.
 pub fn decode_each(
     datagram: &[u8],
     out: &mut impl FnMut(FlowRecord),

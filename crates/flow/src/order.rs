@@ -1,9 +1,10 @@
-//! An order of slots: a ring through a table of two numbers for each, which begins and ends at a post.
+//! An order of slots: a circular doubly linked list with a sentinel, kept in a table of links.
 //!
-//! The post is the first place of the table; the place of a slot is behind it. Whoever is not in the
-//! order is a ring of its own, so that putting in and taking out are the same few writes for all, and
-//! nothing is asked. The numbers lie apart from what stands in the slots, eight of them in a line of the
-//! processor's cache: a flow's neighbours in the order are strangers, whose own lines would be fetched.
+//! The sentinel (`POST`) is the first place of the table; the place of a slot is behind it. A slot
+//! outside of the order is a ring of its own, so that adding and removing are the same few writes for
+//! all slots, without a branch. The links lie apart from the content of the slots, eight in a cache
+//! line: a flow's neighbours in the order are unrelated flows, whose own lines would otherwise be
+//! fetched.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,12 +26,12 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// An order with nobody in it.
+    /// An empty order.
     pub(crate) fn new() -> Sequence {
         Sequence { links: vec![Link { previous: POST, next: POST }] }
     }
 
-    /// Makes room for another slot, the next number, which is in no place yet.
+    /// Makes room for another slot, with the next number, which is not in the order yet.
     pub(crate) fn grow(&mut self) {
         let at = self.links.len() as u32;
         self.links.push(Link { previous: at, next: at });
@@ -47,13 +48,13 @@ impl Sequence {
         self.links[slot as usize + 1].next.checked_sub(1)
     }
 
-    /// Asks for a slot's place.
+    /// Prefetches a slot's place.
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: u32) {
         prefetch(&raw const self.links[slot as usize + 1]);
     }
 
-    /// Asks for the places of a slot's neighbours.
+    /// Prefetches the places of a slot's neighbours.
     #[inline(always)]
     pub(crate) fn prefetch_neighbours(&self, slot: u32) {
         let Link { previous, next } = self.links[slot as usize + 1];
@@ -61,7 +62,7 @@ impl Sequence {
         prefetch(&raw const self.links[next as usize]);
     }
 
-    /// Moves a slot to the end, or puts it there.
+    /// Moves a slot to the end, or adds it there.
     #[inline]
     pub(crate) fn move_last(&mut self, slot: u32) {
         let at = slot + 1;
@@ -71,7 +72,7 @@ impl Sequence {
         self.links[at as usize] = Link { previous: last, next: POST };
     }
 
-    /// Takes a slot out, if it is in.
+    /// Removes a slot, if it is in the order.
     #[inline]
     pub(crate) fn take_out(&mut self, slot: u32) {
         let at = slot + 1;
@@ -79,7 +80,7 @@ impl Sequence {
         self.links[at as usize] = Link { previous: at, next: at };
     }
 
-    /// Joins the neighbours of a place.
+    /// Links the neighbours of a place with each other.
     #[inline]
     fn join(&mut self, at: u32) {
         let Link { previous, next } = self.links[at as usize];

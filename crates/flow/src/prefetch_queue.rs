@@ -1,12 +1,12 @@
 //! The meter's prefetch queue: while packets wait in it, the memory that their flows need is prefetched.
 //!
-//! The flows of a busy link lie in memory that no processor's cache holds, and each packet is of another
-//! one: a meter that looked for a flow when its packet is there would wait for memory three times, for the
-//! word of the index, for the flow, and for its neighbours in the order of those seen. So packets pass
-//! three stages of a queue before they are metered. At each stage the next lines are prefetched, by what has
-//! come of the ones before, and what one packet waits for comes while others are read and metered. In batches,
-//! which wait together, nothing would be read meanwhile. While flows are few all of this is in the cache, and
-//! packets bypass the queue.
+//! The flows of a busy link do not fit into a processor's cache, and consecutive packets mostly belong to
+//! different flows: a meter that looked for a flow only when its packet is processed would wait for memory
+//! three times, for the word of the index, for the flow, and for its neighbours in the order of flows seen. So
+//! packets pass three stages of a queue before they are metered. Each stage prefetches the next lines, using
+//! what the stage before has loaded, and the memory for one packet arrives while others are read and metered.
+//! With batches no packet would be read during the waits. While flows are few, all of this is in the cache,
+//! and packets bypass the queue.
 
 use nilometer_wire::brief::Brief;
 
@@ -16,7 +16,7 @@ pub use crate::queued::Queued;
 
 /// Packets in the queue.
 const LENGTH: usize = 16;
-/// With as many flows, a megabyte, packets are queued.
+/// From this many flows on, a megabyte, packets are queued.
 const FLOWS_MANY: usize = 1 << 13;
 /// Places from the head at which a packet's flow is looked up in the index and prefetched.
 const TO_FLOW: usize = 6;
@@ -41,15 +41,15 @@ impl Default for PrefetchQueue {
 }
 
 impl PrefetchQueue {
-    /// Is queueing of use with so many flows, or are packets still in the queue, which come first? Else the
-    /// meter takes packets by itself.
+    /// Does the meter have enough flows for queueing to help, or are packets still in the queue, which come
+    /// first? Otherwise packets go directly to the meter.
     #[inline(always)]
     pub fn is_used(&self, meter: &Meter) -> bool {
         self.pushed != self.popped || meter.cache.len() >= FLOWS_MANY
     }
 
-    /// Queues a packet that is stamped `stamp_ns` (ns since 1970); the one whose turn it is leaves, and is for
-    /// [`Meter::observe_queued`] of the same meter.
+    /// Queues a packet that is stamped `stamp_ns` (ns since 1970); returns the packet that leaves the queue,
+    /// if one does, for [`Meter::observe_queued`] of the same meter.
     #[inline(always)]
     pub fn push(&mut self, meter: &Meter, stamp_ns: u64, packet: &Brief) -> Option<Queued> {
         let queued = Queued { stamp_ns, packet: *packet, place: meter.place_of(packet) };
@@ -66,8 +66,8 @@ impl PrefetchQueue {
         due
     }
 
-    /// Takes the next packet out, until the queue is empty: before the meter is flushed, and when nobody knows
-    /// whether more will come.
+    /// Removes the next packet, until the queue is empty: to be used before the meter is flushed, and when it
+    /// is unknown whether more packets will come.
     #[inline]
     pub fn pop(&mut self) -> Option<Queued> {
         (self.pushed != self.popped).then(|| {

@@ -1,4 +1,4 @@
-//! A packet on its way to the meter, with where its flow is to be looked for.
+//! A packet on its way to the meter, with the place where its flow should be.
 
 use nilometer_wire::brief::Brief;
 
@@ -14,10 +14,11 @@ pub struct Queued {
     pub(crate) place: Place,
 }
 
-/// Where a packet's flow is to be looked for.
+/// Where to look for a packet's flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) hash: u64,
-    /// Where it stood a while ago, or another one with the same hash; perhaps nobody does any more.
+    /// The slot where the flow, or another one with the same hash, was a while ago; it may be free
+    /// by now.
     pub(crate) slot: Option<Slot>,
 }

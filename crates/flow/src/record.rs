@@ -10,12 +10,12 @@ pub const UDP: u8 = 17;
 /// IANA protocol number of SCTP.
 pub const SCTP: u8 = 132;
 
-/// A flow whose packets average no more than this many bytes beyond the bare headers only
-/// acknowledges: room for time stamps and two SACK blocks.
+/// A flow whose packets average no more than this many bytes beyond the bare headers is taken to only
+/// acknowledge: room for time stamps and two SACK blocks.
 pub const ACK_OPTIONS_BYTES: u64 = 32;
 
-/// Does a packet of this protocol have ports where exporters write ports? Of others they write an
-/// ICMP type and code there, or nothing that means anything.
+/// Does this protocol have ports where exporters write ports? For other protocols they write an ICMP type and
+/// code there, or something meaningless.
 pub(crate) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | SCTP)
 }
@@ -37,13 +37,13 @@ pub mod tcp_flags {
 /// What makes packets one flow: the five-tuple, in the direction the packets went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
-    /// Who sent the packets.
+    /// Address of the sender.
     pub source: IpAddr,
-    /// Whom they were for.
+    /// Address of the receiver.
     pub destination: IpAddr,
     /// Source port of TCP, UDP or SCTP; 0 where there is none (later fragments too).
     pub source_port: u16,
-    /// Destination port, likewise.
+    /// Destination port of TCP, UDP or SCTP; 0 where there is none.
     pub destination_port: u16,
     /// IANA protocol number.
     pub protocol: u8,
@@ -61,12 +61,12 @@ impl FlowKey {
         }
     }
 
-    /// Address and port of who sent the packets.
+    /// Address and port of the sender.
     pub fn source_end(&self) -> SocketAddr {
         SocketAddr::new(self.source, self.source_port)
     }
 
-    /// Address and port of whom they were for.
+    /// Address and port of the receiver.
     pub fn destination_end(&self) -> SocketAddr {
         SocketAddr::new(self.destination, self.destination_port)
     }
@@ -82,17 +82,16 @@ pub enum EndReason {
     ActiveTimeout = 2,
     /// A FIN or RST was seen.
     EndOfFlow = 3,
-    /// The metering ended while the flow lived.
+    /// The metering ended while the flow was live.
     ForcedEnd = 4,
     /// The cache was full and this flow had to make room.
     LackOfResources = 5,
-    /// The exporter did not say.
+    /// The exporter did not state it.
     Unknown = 0,
 }
 
 impl EndReason {
-    /// The reason with this number of flowEndReason; one that is not known is
-    /// [`EndReason::Unknown`].
+    /// The reason with this number of flowEndReason; [`EndReason::Unknown`] for an unknown number.
     pub fn from_number(number: u8) -> EndReason {
         match number {
             1 => EndReason::IdleTimeout,
@@ -106,8 +105,8 @@ impl EndReason {
 }
 
 /// One direction of one conversation. Times are wall-clock nanoseconds since 1970. Records are in the order
-/// of their five-tuples, then of their starts and ends, then of all else, so that sorted records do not
-/// tell how they came.
+/// of their five-tuples, then of their starts and ends, then of all other fields, so that sorted records do
+/// not depend on the order in which they came.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowRecord {
     /// The five-tuple.
@@ -122,20 +121,19 @@ pub struct FlowRecord {
     pub octets: u64,
     /// All TCP flags seen, or-ed (tcpControlBits).
     pub tcp_flags: u8,
-    /// Payload bytes of the file transferred. For TCP metered from packets: the sequence space that
-    /// was covered, so that retransmissions count once and what the capture lost is not missing. For
-    /// UDP: the sum. Of an exporter that counts payload and nothing else (initiatorOctets): that, and
-    /// `octets` are the same. `None` where only an exporter's byte count is known, for other protocols,
-    /// and where a packet's transport header was not captured.
+    /// Payload bytes of the file transferred. For TCP metered from packets: the sequence space that was
+    /// covered, so that retransmissions count once and bytes that the capture lost are included. For UDP: the
+    /// sum. From an exporter that counts only payload (initiatorOctets): that count, which is also `octets`.
+    /// `None` where only an exporter's byte count is known, for other protocols, and where a packet's
+    /// transport header was not captured.
     pub payload_octets: Option<u64>,
-    /// Did this direction open the connection? A SYN without ACK says yes, a SYN with ACK no; `None`
-    /// where neither was seen, or flags of single packets are not known.
+    /// Did this direction open the connection? A SYN without ACK says yes, a SYN with ACK no; `None` where
+    /// neither was seen, or the flags of single packets are not known.
     pub opened: Option<bool>,
     /// Why the record ends here.
     pub end_reason: EndReason,
-    /// One packet in this many was counted (samplingPacketInterval and its kin); `packets` and
-    /// `octets` are what was counted, never scaled up. 0 where the exporter does not sample, or does
-    /// not say.
+    /// One packet in this many was counted (samplingPacketInterval and its kin); `packets` and `octets` are
+    /// what was counted, never scaled up. 0 where the exporter does not sample, or does not state it.
     pub sampling_interval: u32,
 }
 
@@ -162,7 +160,7 @@ impl FlowRecord {
         })
     }
 
-    /// Carried nothing, or nothing that could be told from the options of its headers.
+    /// Did it carry no payload, or none that could be distinguished from the options of its headers?
     pub fn only_acknowledges(&self) -> bool {
         match self.payload_octets {
             Some(payload) => payload == 0,
@@ -173,7 +171,7 @@ impl FlowRecord {
         }
     }
 
-    /// Does it go from the client to the server? Where nobody is known to have opened, the server has the lower
+    /// Does it go from the client to the server? Where the opening side is not known, the server has the lower
     /// port.
     pub fn is_from_client(&self) -> bool {
         self.opened.unwrap_or(self.key.destination_port <= self.key.source_port)

@@ -1,24 +1,25 @@
-//! What an exporter's sequence numbers say was lost between it and us.
+//! Losses between an exporter and us, by the exporter's sequence numbers.
 //!
 //! A NetFlow version 5 header carries the count of flows exported before it, one count for each
 //! engine of the exporter. A number ahead of the expected one means that flows were lost; one behind
-//! it belongs to a datagram that was overtaken on the way, unless the exporter's uptime went back
-//! too, in which case the exporter started anew. So it did where a number is farther ahead than anything
-//! that is lost on the way. A mirrored port, or a capture of all interfaces, has every datagram twice: one with
-//! the number of the last makes up for nothing that was lost.
+//! it belongs to a datagram that was overtaken on the way, unless the exporter's uptime went back too, in which
+//! case the exporter restarted. It also restarted where a number is farther ahead than any plausible loss. A
+//! mirrored port, or a capture of all interfaces, has every datagram twice: one with the same number as the
+//! last does not reduce the count of losses.
 
 use alloc::collections::BTreeMap;
 
 use crate::netflow5::{Datagram, Header};
 
-/// A datagram later than this was not overtaken; its exporter was restarted. Milliseconds.
+/// If an uptime goes back by more than this, the exporter was restarted and the datagram not overtaken.
+/// Milliseconds.
 const OVERTAKEN_MAX_MS: u32 = 60_000;
-/// More units than this are not lost: their exporter was restarted.
+/// A gap of more units than this is not a loss: the exporter was restarted.
 const LOST_MAX: u32 = 1 << 24;
 /// Engines of an exporter whose numbers are followed.
 const ENGINES_MAX: usize = 64;
 
-/// What the numbers said.
+/// The counts by sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
     /// Flows whose datagrams never came.
@@ -27,7 +28,7 @@ pub struct SequenceCounts {
     pub datagrams_late: u64,
     /// Datagrams that came a second time.
     pub datagrams_repeated: u64,
-    /// Times that an engine began to count anew.
+    /// How often an engine restarted its count.
     pub restarts: u64,
 }
 
@@ -46,7 +47,7 @@ struct Engine {
 }
 
 impl Sequences {
-    /// An exporter of which nothing is known.
+    /// An exporter about which nothing is known.
     pub fn new() -> Sequences {
         Sequences::default()
     }
@@ -56,7 +57,7 @@ impl Sequences {
         self.observe_header(&datagram.header, datagram.records.len() as u32);
     }
 
-    /// Takes the header of the next datagram of this exporter, which carried so many flows.
+    /// Takes the header of the next datagram of this exporter, which carried `flows` flows.
     pub fn observe_header(&mut self, header: &Header, flows: u32) {
         let following = Engine {
             next: header.flow_sequence.wrapping_add(flows),
@@ -89,7 +90,7 @@ impl Sequences {
         *engine = following;
     }
 
-    /// What the numbers said so far.
+    /// The counts so far.
     pub fn counts(&self) -> SequenceCounts {
         self.counts
     }
@@ -110,18 +111,18 @@ struct Last {
     secs: u32,
 }
 
-/// What a number said.
+/// What a number shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbered {
-    /// The datagram follows the one before it, or nothing is known of that.
+    /// The datagram follows the one before it, or the number before it is not known.
     Follows,
-    /// So many units never came, or have not come yet.
+    /// This many units were lost, or have not come yet.
     Lost(u32),
-    /// The datagram was overtaken, and counted as lost then.
+    /// The datagram was overtaken, and was counted as lost before.
     Late,
-    /// It is the one before it once more.
+    /// It repeats the datagram before it.
     Repeated,
-    /// The numbers begin anew.
+    /// The numbering restarted.
     Restarted,
 }
 

@@ -16,7 +16,7 @@ const PUSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// Two ends of a connection that write packets with right numbers into a trace.
+/// Two ends of a connection that write packets with correct sequence numbers into a trace.
 struct Talk {
     ends: [SocketAddr; 2],
     next: [u32; 2],

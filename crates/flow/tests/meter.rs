@@ -34,7 +34,7 @@ fn segment_of(packet: &IpPacket) -> Option<TcpSegment> {
     }
 }
 
-/// One flow of the naive twin: all its packets, looked at only when it ends.
+/// One flow of the naive twin: all its packets, evaluated only when it ends.
 struct Kept {
     seen_ns: u64,
     closes_ns: Option<u64>,
@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-/// The naive twin: every packet kept, every flow asked at every packet whether it is over.
+/// The naive twin: every packet is kept, and every flow is checked at every packet for its end.
 struct Scan {
     config: MeterConfig,
     flows: HashMap<FlowKey, Kept>,
@@ -201,11 +201,11 @@ fn agrees_with_the_naive_twin() {
         let mut meter = Meter::new(config);
         let mut twin = Scan { config, flows: HashMap::new(), now_ns: 0, records: Vec::new() };
         let (mut records, mut now_ns) = (Vec::new(), 1_000_000_000);
-        // There are 480 of TCP: not all can be counted.
+        // There are 480 TCP connections: not all can be counted.
         let mut connections = [(); 2].map(|()| ConnectionCounter::new(400));
         for _ in 0..25_000 {
             now_ns += 1 + rng.below(300) + 20_000 * u64::from(rng.below(100) == 0);
-            // Capacity is tested without time running back, where the twin knows who is oldest.
+            // Capacity is tested without time running back, where the twin knows the oldest flow.
             let back = if flows_max < 1_000 { 0 } else { rng.below(5) / 4 * rng.below(900) };
             let packet = packet_of_chance(&mut rng);
             let out = &mut |record| records.push(record);
@@ -253,7 +253,7 @@ fn a_stamp_far_in_the_past_or_future_does_no_harm() {
     assert_eq!((meter.counts().stamps_back, meter.counts().clock_set_back), (249, 0));
 }
 
-/// Files out of their order, and one wrong stamp: timers strike in each as if it had come by itself.
+/// Files out of order, and one wrong stamp: timers expire in each file as if it had come by itself.
 #[test]
 fn a_clock_that_is_set_back_begins_anew() {
     const SECOND: u64 = 1_000_000_000;
@@ -282,7 +282,7 @@ fn a_clock_that_is_set_back_begins_anew() {
     assert_eq!((times, set_back), (spans.to_vec(), 2), "and again");
 }
 
-/// Two in a row, three that do not go on, or four with the old time between them.
+/// Two in a row, three that do not advance, or four with the old time between them.
 #[test]
 fn a_few_stamps_of_another_time_are_late() {
     let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
@@ -316,13 +316,13 @@ fn one_wrong_stamp_gives_nothing_else_its_start() {
     assert_eq!(spans, [[10_000_000, 10_000_100], [5, 5], [10_000_200, 10_000_300]]);
 }
 
-/// Two interfaces in one capture, one stamped in UTC and one in TAI, 37 s apart, a flow on each: what the clock
-/// behind says is late for as long as the other is heard, however rarely, and whoever else sees its flow.
+/// Two interfaces in one capture, one stamped in UTC and one in TAI, 37 s apart, a flow on each: packets of the
+/// clock behind are late as long as the other clock appears, however rarely, even in a flow on both clocks.
 #[test]
 fn a_clock_behind_another_ends_no_flows() {
     const MILLI: u64 = 1_000_000;
     let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
-    // A packet every 100 ms on the one behind; so many of them to one of the other.
+    // A packet every 100 ms; `behind_to_one` packets on the clock behind for each on the other.
     for (behind_to_one, flow_behind, expected) in [(1, 2, 2), (2, 2, 2), (149, 2, 2), (7, 1, 2)] {
         let mut meter = Meter::new(MeterConfig::default());
         let mut records = Vec::new();
@@ -363,8 +363,8 @@ fn payload_is_unknown_where_a_transport_header_was_cut() {
     }
 }
 
-/// Twenty thousand flows that live together, more than bypass the queue: some end, some begin anew, some
-/// are pushed out, and their slots are others' before a packet has left the queue.
+/// Twenty thousand live flows, too many to bypass the queue: some end, some begin anew, some are evicted, and
+/// their slots are reused before a packet has left the queue.
 #[test]
 fn queued_packets_are_metered_as_those_that_bypass_the_queue() {
     for (seed, flows_max) in [(5, 1 << 20), (6, 9_000)] {
@@ -398,7 +398,7 @@ fn queued_packets_are_metered_as_those_that_bypass_the_queue() {
                     None
                 }
             };
-            // Now and then nobody knows whether more will come.
+            // Now and then the queue is emptied, as when it is unknown whether more packets will come.
             let left = if n % 50_000 == 0 { usize::MAX } else { 0 };
             for queued in queued.into_iter().chain((0..left).map_while(|_| queue.pop())) {
                 through += 1;

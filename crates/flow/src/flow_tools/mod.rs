@@ -1,10 +1,11 @@
 //! Files of flow-tools, stream version 3: the header.
 //!
 //! Four bytes say what it is (magic, byte order, version), then where the records begin, then follow
-//! fields of type, length and value, in the byte order that was told. Of these three matter here:
-//! which NetFlow version the records were made from, how they were aggregated (version 8), and whether
+//! fields of type, length and value, in the byte order stated before. Three of them matter here: which
+//! NetFlow version the records were made from, how they were aggregated (version 8), and whether
 //! everything behind the header is compressed with zlib, which the caller undoes. Records have one
-//! size, told by the version ([`record`]). The format is that of flow-tools' own `lib/ftlib.h`.
+//! size, which depends on the version ([`record`]). The format is that of flow-tools' own
+//! `lib/ftlib.h`.
 
 pub mod record;
 
@@ -23,11 +24,11 @@ const EXPORT_VERSION: u16 = 2;
 const AGGREGATION_METHOD: u16 = 4;
 /// Bits that say how the file was written.
 const FLAGS: u16 = 8;
-/// The number of flows, told when the file was closed.
+/// The number of flows, written when the file was closed.
 const FLOW_COUNT: u16 = 10;
 const IS_COMPRESSED: u32 = 0x2;
 
-/// In which order the bytes of numbers stand, throughout the file.
+/// The byte order of numbers, throughout the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// The least significant first.
@@ -63,11 +64,11 @@ pub struct Header {
     pub header_bytes: usize,
     /// The version of NetFlow that the records were made from: 1, 5, 6, 7, 8, or 1005 with tags.
     pub version: u16,
-    /// The method of aggregation, 1 to 14; of version 8 alone.
+    /// The method of aggregation, 1 to 14; for version 8 only.
     pub aggregation: u8,
     /// Is what follows compressed with zlib?
     pub is_compressed: bool,
-    /// Flows in the file, where its writer came to say so.
+    /// Flows in the file, where its writer closed it and stated them.
     pub flows: Option<u32>,
 }
 
@@ -85,7 +86,7 @@ pub enum Error {
         /// Bytes that are there.
         found_bytes: usize,
     },
-    /// They begin otherwise.
+    /// They begin with other bytes.
     #[error("does not begin as a file of flow-tools: it is another file")]
     Magic,
     /// The byte order is neither little (1) nor big (2).
@@ -129,7 +130,8 @@ impl Header {
         }
     }
 
-    /// Reads the header, of which `first` must hold all. Fields that end beyond it end it.
+    /// Reads the header, of which `first` must hold all. A field that extends beyond the header ends
+    /// the reading of fields.
     pub fn read(first: &[u8]) -> Result<Header, Error> {
         let header_bytes = Header::bytes(first)?;
         let cut = Error::Cut { needed_bytes: header_bytes, found_bytes: first.len() };

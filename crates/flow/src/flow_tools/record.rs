@@ -1,10 +1,10 @@
 //! Records of files of flow-tools.
 //!
-//! flow-tools keeps what an export said, and before it what the export's header said: the wall clock
+//! flow-tools stores an export's record, preceded by fields of the export's header: the wall clock
 //! and the exporter's uptime when the datagram left, so that every record can be dated on its own.
 //! Versions 1, 5, 6, 7 and 1005 share their first 56 bytes, which hold all that is needed. Records of
-//! version 8 are sums that the router made; only method 8, the full flow, is one flow a record, with
-//! its own places and without TCP flags. The sums have a size, and are counted.
+//! version 8 are sums made by the router; only method 8, the full flow, has one flow in a record,
+//! with an own layout and without TCP flags. The sums have a known size, and are counted.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +16,8 @@ use crate::record::{EndReason, FlowKey, FlowRecord, has_ports};
 /// The method of version 8 whose records are flows.
 const FULL_FLOW: u8 = 8;
 
-/// Places of a record that differ; all else is at the same place in all.
+/// Offsets that differ between kinds of record; all other fields are at the same offset in all of
+/// them.
 struct Places {
     counts: usize,
     first: usize,
@@ -67,8 +68,8 @@ impl Header {
         })
     }
 
-    /// Decodes the whole records at the beginning of `bytes`, uncompressed; flows go to `out`. Gives
-    /// back how many bytes they had: what is left is the beginning of another record, or a cut one.
+    /// Decodes the whole records at the beginning of `bytes`, uncompressed; flows go to `out`.
+    /// Returns how many bytes they had: the rest is the beginning of another record, or a cut one.
     pub fn decode(
         &self,
         bytes: &[u8],
@@ -112,7 +113,7 @@ impl Header {
 #[inline]
 fn flow(order: ByteOrder, record: &[u8], places: &Places, times_reversed: &mut u64) -> FlowRecord {
     let word = |at| order.u32(record, at);
-    // What an export's header says, and so its arithmetic of times.
+    // The fields of an export's header, so that times are computed as for an export.
     let header = netflow5::Header {
         unix_secs: word(0),
         unix_nsecs: word(4),

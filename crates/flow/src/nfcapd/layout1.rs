@@ -1,13 +1,14 @@
 //! Records of layout 1.
 //!
-//! A flow record begins with fixed fields and goes on with three that every flow has, in this order:
-//! addresses, packets, bytes, whose widths are told by bits of the flags. What follows is described by
-//! an extension map, a record of its own that the flow names. Nothing behind the bytes is needed here,
-//! so extension maps need not be remembered, and a file whose maps are damaged still gives its flows.
+//! A flow record begins with fixed fields and continues with three that every flow has, in this order:
+//! addresses, packets, bytes, whose widths are given by bits of the flags. What follows is described
+//! by an extension map, a record of its own that the flow names. Nothing behind the bytes is needed
+//! here, so extension maps need not be remembered, and a file whose maps are damaged still gives its
+//! flows.
 //!
 //! Records of type 1 (nfdump 1.5 and early 1.6) have no room for the exporter at their end; type 10
-//! has four bytes for it. A collector that knew the sampling interval has multiplied already what a
-//! record counts, and says so by a flag: such records are counted as scaled.
+//! has four bytes for it. A collector that knew the sampling interval has already multiplied a
+//! record's counts, and sets a flag: such records are counted as scaled.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

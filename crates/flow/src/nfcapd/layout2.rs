@@ -1,11 +1,11 @@
 //! Records of layout 2.
 //!
-//! A flow record is a list of elements, each with its type and length, so that what is not known is
-//! passed. Four say all that is needed: generic (times, counts, ports, protocol, flags), addresses of
-//! either version, miscellany (why the flow ended, which half of a biflow), and counts of the way
-//! back. The last are the reverse half where the miscellany says that the record is a biflow (RFC
-//! 5103); elsewhere they are what left the router, the same packets once more. Records in which they are
-//! others nevertheless are counted.
+//! A flow record is a list of elements, each with its type and length, so that unknown ones can be
+//! skipped. Four hold all that is needed: generic (times, counts, ports, protocol, flags), addresses of
+//! either version, miscellany (why the flow ended, which half of a biflow), and counts of a second
+//! direction. The last are the reverse half where the miscellany says that the record is a biflow (RFC
+//! 5103); elsewhere they count what left the router, the same packets once more. Records in which they
+//! differ nevertheless are counted.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,8 +69,8 @@ pub(super) fn decode(
     }
 }
 
-/// The addresses of a flow, as they lie in its record: made into values where their flow is made, or
-/// they are copied about.
+/// The addresses of a flow, as bytes of its record: they become values only where the flow is made, to
+/// avoid copies.
 #[derive(Clone, Copy)]
 enum Addresses<'a> {
     V4(&'a [u8; 8]),
@@ -161,7 +161,7 @@ fn counts_back(found: &Found<'_>) -> Option<(u64, u64)> {
     (sums != (0, 0)).then_some(sums)
 }
 
-/// Does the record say so, by its direction or by flags of the way back?
+/// Does the record show a biflow, by its direction or by flags of the reverse direction?
 fn is_biflow(found: &Found<'_>) -> bool {
     found.miscellany.is_some_and(|of| of[12] != 0 || of[14] != 0)
 }

@@ -1,9 +1,9 @@
 //! Files of nfcapd, nfdump's collector: layouts 1 (nfdump 1.5 and 1.6) and 2 (nfdump 1.7).
 //!
-//! A file is a header and then blocks, each a header of 12 bytes and records. In layout 1 the totals
-//! of all records follow the file header; in layout 2 they stand in appendix blocks behind the others.
-//! Bodies of blocks may be compressed, each on its own, in a way that the file header names. Unpacking
-//! is the caller's: here come slices of the file and bodies as they were before compression.
+//! A file is a header and then blocks, each a header of 12 bytes and records. In layout 1 the totals of all
+//! records follow the file header; in layout 2 they are in appendix blocks behind the others. Bodies of
+//! blocks may be compressed, each on its own, in a way that the file header names. Decompression is the
+//! caller's task: this module takes slices of the file and decompressed bodies.
 //!
 //! | file | |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `layout1` | records of layout 1 |
 //! | `layout2` | records of layout 2 |
 //!
-//! Nobody has written the format down but nfdump's headers: `nffile.h` (files, blocks, records of layout 1) and
+//! The format is documented only by nfdump's headers: `nffile.h` (files, blocks, records of layout 1) and
 //! `nfxV3.h` (elements of layout 2).
 //!
 //! Numbers are in the byte order of the machine that wrote the file, which nfdump itself does not
@@ -80,7 +80,7 @@ impl Totals {
     }
 }
 
-/// What the beginning of a file says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     /// How blocks and records are laid out.
@@ -110,7 +110,7 @@ pub enum Error {
         /// Bytes that are there.
         found_bytes: usize,
     },
-    /// They begin otherwise.
+    /// They begin with other bytes.
     #[error("begins with {0:#06x} where a file of nfcapd has {MAGIC:#06x}")]
     Magic(u16),
     /// A big-endian machine wrote the file.
@@ -128,7 +128,7 @@ pub enum Error {
     /// The file is encrypted.
     #[error("the file of nfcapd is encrypted: decrypt it first")]
     Encrypted,
-    /// A block that says it is longer than [`BLOCK_BYTES_MAX`].
+    /// A block whose stated length exceeds [`BLOCK_BYTES_MAX`].
     #[error("a block of {0} bytes, more than nfcapd makes: the file is damaged")]
     BlockLength(u32),
 }
@@ -153,8 +153,8 @@ impl FileHeader {
         }
     }
 
-    /// Is the block behind so many others of the appendix, and so describes the file? One that was not closed
-    /// has no appendix.
+    /// Does the block that follows `others` blocks belong to the appendix, which describes the file? A file
+    /// that was not closed has no appendix.
     pub fn is_appendix(&self, others: u32) -> bool {
         let is_closed = self.blocks > 0 || self.appendix_blocks > 0;
         self.layout == Layout::Two && is_closed && others >= self.blocks
@@ -202,7 +202,7 @@ impl FileHeader {
     }
 }
 
-/// What the beginning of a block says.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// Records in it.
@@ -229,15 +229,15 @@ impl BlockHeader {
         })
     }
 
-    /// How the body of this block is compressed: appendix blocks never are, and in layout 2 a block
-    /// may say that it is not.
+    /// How the body of this block is compressed: appendix blocks never are, and in layout 2 a block may
+    /// state that it is not compressed.
     pub fn compression(&self, file: &FileHeader, is_appendix: bool) -> Compression {
         let is_plain = file.layout == Layout::Two && self.flags & 1 != 0;
         if is_appendix || is_plain { Compression::None } else { file.compression }
     }
 
-    /// Decodes the records of a block from its body, uncompressed; flows go to `out`. What the body
-    /// does not hold of the records announced is counted as damaged.
+    /// Decodes the records of a block from its body, uncompressed; flows go to `out`. Announced records
+    /// that the body does not hold are counted as damaged.
     pub fn decode(
         &self,
         file: &FileHeader,
@@ -304,7 +304,7 @@ fn next_record(rest: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Gives a flow, its times put right if they are reversed.
+/// Passes on a flow, with reversed times repaired.
 #[inline(always)]
 fn give(mut flow: FlowRecord, counts: &mut Counts, out: &mut impl FnMut(FlowRecord)) {
     counts.times_reversed += u64::from(flow.end_ns < flow.start_ns);
@@ -312,8 +312,8 @@ fn give(mut flow: FlowRecord, counts: &mut Counts, out: &mut impl FnMut(FlowReco
     out(flow);
 }
 
-/// Blocks of a file that lies in memory: each with its body as it lies there, and whether it is of
-/// the appendix. Ends at the first block that is cut, with its error.
+/// Blocks of a file that lies in memory: each with its body as it is stored, and whether it belongs to the
+/// appendix. Ends at the first block that is cut, with its error.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
     file: FileHeader,

@@ -1,13 +1,13 @@
-//! Repair of records in memory: each by itself as it comes, and then all of one five-tuple together.
+//! Repair of records in memory: first each one as it comes, then all records of a five-tuple together.
 //!
-//! Records of one tuple are found by sorting, but not by their tuples, which are forty bytes and mostly
-//! differ in their last: by a hash of it. Runs of one hash, most of them a single record, are then sorted
-//! as they are, by tuple and start. What comes out does not depend on the hash, because records leave in
-//! the order of their starts and tuples.
+//! Records of one tuple are found by sorting. The key is a hash of the tuple, because tuples have forty
+//! bytes and mostly differ in the last ones. Runs of one hash, most of them a single record, are then
+//! sorted by tuple and start. The result does not depend on the hash, because records leave in the order of
+//! their starts and tuples.
 //!
-//! Tuples do not know of each other. So records may be settled in parts, as long as each part has all
-//! records of its tuples, and several processors may settle parts at the same time. [`Screen`] alone looks
-//! from one record to the next, and has to see them in the order in which they came.
+//! Tuples are independent of each other. So records may be settled in parts, as long as each part has all
+//! records of its tuples, and several processors may settle parts at the same time. Only [`Screen`]
+//! compares a record with the one before, and must see them in the order in which they came.
 
 use alloc::vec::Vec;
 
@@ -16,27 +16,27 @@ use super::{RepairCounts, pieces};
 use crate::hash;
 use crate::record::FlowRecord;
 
-/// Repairs that records show by themselves, as they come: the first half of [`super::repair`].
+/// Repairs of single records, in the order in which they come: the first half of [`super::repair`].
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
     dates: Dates,
-    /// What was offered and what was done. What [`settle_all`] counts is to be added.
+    /// Records offered and repairs done. The counts of [`settle_all`] must be added.
     pub counts: RepairCounts,
 }
 
 impl Screen {
-    /// Forgets the records that came: what follows is of another input.
+    /// Forgets the records so far: the next ones are from another input.
     pub fn input_ends(&mut self) {
         self.dates = Dates::default();
     }
 
-    /// Takes the record before the next one, as far as stamps go, to have ended then; `None` where none was
-    /// believed.
+    /// Sets the end of the last record with believed stamps before the next one; `None` where there was
+    /// none.
     pub fn comes_after(&mut self, last_ns: Option<u64>) {
         self.dates = Dates::after(last_ns);
     }
 
-    /// Sets right what can be seen of this record and of those before it.
+    /// Repairs what this record shows by itself and by those before it.
     pub fn set_right(&mut self, record: &mut FlowRecord) {
         self.counts.offered.add(record);
         self.dates.set_right(record, &mut self.counts);
@@ -44,8 +44,8 @@ impl Screen {
     }
 }
 
-/// Drops doubles and joins pieces: the second half of [`super::repair`], of records that were screened,
-/// with all records of their five-tuples. They come back by start and then by five-tuple.
+/// Drops doubles and joins pieces: the second half of [`super::repair`], for screened records, with all
+/// records of their five-tuples. The result is ordered by start and then by five-tuple.
 ///
 /// # Panics
 /// When there are more than 2^32 records.
@@ -100,7 +100,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use nilometer_stat::Rng;
 
-    /// Records of chance, of few tuples and few moments, so that much happens to them.
+    /// Random records of few tuples and few moments, so that many need repair.
     fn records(seed: u64, count: usize) -> Vec<FlowRecord> {
         let mut rng = Rng::new(seed, 0, 0);
         let mut next = |below: u64| rng.below(below);

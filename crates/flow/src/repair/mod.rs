@@ -1,25 +1,25 @@
-//! Repair of flow records: what exporters split, doubled, wrapped or misdated is set right.
+//! Repair of flow records that exporters split, doubled, wrapped or misdated.
 //!
-//! Records come from exporters that keep flows under timers, count bytes in 32 bits and stamp them
-//! with an uptime in milliseconds. What that does to records (Hofstede and others, *Measurement
-//! Artifacts in NetFlow Data*, 2013) is undone here, each repair counted under its [`Reason`]:
+//! Records come from exporters that end flows by timers, count bytes in 32 bits and stamp them with an
+//! uptime in milliseconds. The damage (Hofstede and others, *Measurement Artifacts in NetFlow Data*, 2013)
+//! is undone here, each repair counted under its [`Reason`]:
 //!
 //! | step | file |
 //! |---|---|
-//! | a stamp that cannot be is replaced, a wrapped counter is unwrapped | `record` |
+//! | an impossible stamp is replaced, a wrapped counter is unwrapped | `record` |
 //! | a record exported twice is dropped, pieces of one flow are joined | `pieces` |
 //! | records in memory are brought together, all at once or part by part | `memory` |
 //! | which records are looked at together, and for how long they wait | this one |
 //!
-//! Records of one five-tuple are looked at together, in the order of their starts, so that it does
-//! not matter in which order they come. [`repair`] does so for records in memory; [`Repair`] for a
-//! stream of them, in bounded memory: a tuple is settled when nothing more can belong to it, or when
-//! there are too many. The stream's clock is the latest end that was seen; it goes back when an input
-//! begins that lies far before (files given out of their order), and never settles more than a few
-//! tuples for one record, so that one wrong stamp cannot settle them all.
+//! Records of one five-tuple are processed together, in the order of their starts, so that the order in
+//! which they come does not matter. [`repair`] does so for records in memory; [`Repair`] for a stream of
+//! them, in bounded memory: a tuple is settled when no further record can belong to it, or when there are
+//! too many tuples. The stream's clock is the latest end that was seen; it goes back when an input begins
+//! far earlier (files given out of order). A record never settles more than a few tuples, so that one wrong
+//! stamp cannot settle them all.
 //!
-//! Nothing is lost on the way: records, packets and bytes that were offered are given, joined or
-//! dropped as doubles, and bytes beyond are those that wrapped.
+//! Nothing is lost: records, packets and bytes that were offered are passed on, joined or dropped as
+//! doubles, and additional bytes are those of wrapped counters.
 
 mod memory;
 mod pieces;
@@ -41,16 +41,16 @@ pub const HARPOON_GAP_MAX_NS: u64 = 10_000_000;
 /// The longest wait for the rest of a record that a timer cut: the usual inactive timeout, 15 s.
 pub const CONTINUATION_GAP_MAX_NS: u64 = 15 * SECOND_NS;
 
-/// Records of one tuple that wait together at most; then they are settled, but for the last.
+/// The most records of one tuple that wait together; then all but the last are settled.
 const TOGETHER_MAX: usize = 256;
-/// Records whose places are asked for together.
+/// Records whose places are prefetched together.
 const AT_A_TIME: usize = 16;
-/// Tuples settled for one record that came, at most.
+/// The most tuples that are settled for one incoming record.
 const SETTLED_AT_ONCE: usize = 4;
 /// How long a record with start and end waits for its double, on the stream's clock.
 const DOUBLE_WAIT_NS: u64 = 60 * SECOND_NS;
-/// How long any other waits for the next piece: it is exported when the next active timeout ends it,
-/// 30 minutes as routers come, after a gap.
+/// How long any other record waits for the next piece, which is exported when the next active timeout ends
+/// it, by default 30 minutes on routers, after a gap.
 const PIECE_WAIT_NS: u64 = 3_600 * SECOND_NS;
 
 nilometer_wire::named! {
@@ -58,20 +58,20 @@ nilometer_wire::named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum Reason {
-        /// Joined to an earlier piece: 10 ms lie between them at most (Harpoon, section 4.1), or the
-        /// earlier piece says that a timer or a full cache cut it.
+        /// Joined to an earlier piece: at most 10 ms lie between them (Harpoon, section 4.1), or the earlier
+        /// piece states that a timer or a full cache cut it.
         Split = "split",
-        /// Joined to an earlier piece that does not say what cut it: the exporter forgot the flow and
-        /// began it anew, with a start of its own, at its next packet. TCP's markers show it.
+        /// Joined to an earlier piece that does not state what cut it: the exporter forgot the flow and
+        /// began it anew, with a new start, at its next packet. TCP's flags show it.
         StartRenewed = "start_renewed",
         /// Joined to an earlier piece with the same start: the exporter kept the flow, and its start,
         /// beyond the timer.
         StartKept = "start_kept",
         /// Dropped: the same flow, counted at the same time, from another direction or point.
         DirectionDoubled = "direction_doubled",
-        /// Bytes fewer than the headers of so many packets: a counter of 32 bits had wrapped.
+        /// Fewer bytes than the headers of all its packets: a counter of 32 bits had wrapped.
         CounterWrapped = "counter_wrapped",
-        /// A duration of 49.7 days, in which an uptime wraps, or of days with next to no packets.
+        /// A duration of 49.7 days, after which an uptime wraps, or of days with hardly any packets.
         DurationAbsurd = "duration_absurd",
     }
 }
@@ -101,16 +101,16 @@ impl Sums {
     }
 }
 
-/// What a repair came to so far.
+/// The counts of a repair so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairCounts {
-    /// What was taken in.
+    /// Records taken.
     pub offered: Sums,
-    /// What was given out.
+    /// Records passed on.
     pub given: Sums,
-    /// What was dropped, exported twice.
+    /// Records dropped because they were exported twice.
     pub doubled: Sums,
-    /// Bytes that counters had lost when they wrapped.
+    /// Bytes added for wrapped counters.
     pub octets_unwrapped: u128,
     /// Five-tuples that were settled early, because too many waited.
     pub settled_early: u64,
@@ -118,7 +118,7 @@ pub struct RepairCounts {
 }
 
 impl RepairCounts {
-    /// How often for this reason.
+    /// How often this reason was met.
     pub fn of(&self, reason: Reason) -> u64 {
         self.reasons[reason as usize]
     }
@@ -128,7 +128,7 @@ impl RepairCounts {
         Reason::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, n)| *n > 0)
     }
 
-    /// Records that were joined to earlier ones: fewer there are by so many.
+    /// Records that were joined to earlier ones, by which the number of records falls.
     pub fn joined(&self) -> u64 {
         [Reason::Split, Reason::StartRenewed, Reason::StartKept]
             .map(|why| self.of(why))
@@ -150,7 +150,7 @@ impl RepairCounts {
         self.reasons[reason as usize] += times;
     }
 
-    /// Adds what another repair came to.
+    /// Adds the counts of another repair.
     pub fn add(&mut self, other: &RepairCounts) {
         self.offered.add_sums(&other.offered);
         self.given.add_sums(&other.given);
@@ -162,10 +162,11 @@ impl RepairCounts {
         }
     }
 
-    /// Asserts that nothing was lost and nothing made, once all has been given out.
+    /// Asserts that nothing was lost or invented, once all records have been passed on.
     ///
     /// # Panics
-    /// When records, packets or bytes that were offered are neither given, joined nor doubles.
+    /// When records, packets or bytes that were offered were neither passed on, joined nor dropped as
+    /// doubles.
     pub fn assert_conserved(&self) {
         let (offered, given, doubled) = (self.offered, self.given, self.doubled);
         let told = given.records + self.joined() + doubled.records;
@@ -186,8 +187,8 @@ pub struct Repaired {
     pub counts: RepairCounts,
 }
 
-/// Repairs records in memory. `gap_max_ns` is the largest gap between two pieces of one flow that say
-/// nothing else; [`HARPOON_GAP_MAX_NS`] is the paper's. Pieces may come in any order.
+/// Repairs records in memory. `gap_max_ns` is the largest gap between two pieces of one flow without other
+/// evidence; [`HARPOON_GAP_MAX_NS`] is the paper's. Pieces may come in any order.
 pub fn repair(mut records: Vec<FlowRecord>, gap_max_ns: u64) -> Repaired {
     let mut screen = Screen::default();
     records.iter_mut().for_each(|record| screen.set_right(record));
@@ -244,15 +245,15 @@ impl Together {
         self.as_slice().iter().map(|record| record.end_ns).max().unwrap_or(0)
     }
 
-    /// How long more is waited for, ns.
+    /// How long these records wait for more, ns.
     fn wait_ns(&self) -> u64 {
         self.as_slice().iter().map(wait_ns).max().unwrap_or(0)
     }
 }
 
 impl Repair {
-    /// A repair that has seen nothing, and lets records of so many five-tuples wait at most. The gap
-    /// is that of [`repair`].
+    /// A repair without records yet, in which records of at most `waiting_max` five-tuples wait. The gap is
+    /// that of [`repair`].
     pub fn new(gap_max_ns: u64, waiting_max: usize) -> Repair {
         Repair {
             gap_max_ns,
@@ -263,8 +264,8 @@ impl Repair {
         }
     }
 
-    /// Takes records, one after the other, which is faster than each alone: the places where they belong are
-    /// asked for before.
+    /// Takes records one after the other. This is faster than one call for each, because the places where
+    /// they belong are prefetched.
     pub fn take_all(&mut self, records: &mut Vec<FlowRecord>, out: &mut impl FnMut(FlowRecord)) {
         let mut left = records.as_slice();
         while !left.is_empty() {
@@ -276,7 +277,7 @@ impl Repair {
         records.clear();
     }
 
-    /// Takes a record; those that can be settled give themselves to `out`.
+    /// Takes a record; records that can be settled go to `out`.
     pub fn take(&mut self, mut record: FlowRecord, out: &mut impl FnMut(FlowRecord)) {
         self.counts.offered.add(&record);
         self.dates.set_right(&mut record, &mut self.counts);
@@ -292,7 +293,7 @@ impl Repair {
         }
     }
 
-    /// Settles what waits: no more is to come.
+    /// Settles all waiting records, at the end of the stream.
     pub fn finish(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.waiting.first(Order::Seen) {
             self.prefetch_next(Order::Seen);
@@ -324,7 +325,7 @@ impl Repair {
         slot
     }
 
-    /// Settles tuples for which nothing more can come.
+    /// Settles tuples for which no further record can come.
     fn settle_due(&mut self, out: &mut impl FnMut(FlowRecord)) {
         for order in [Order::Closing, Order::Seen] {
             for _ in 0..SETTLED_AT_ONCE {
@@ -343,7 +344,7 @@ impl Repair {
         }
     }
 
-    /// Asks for what will be needed to settle the tuples that stand next in an order.
+    /// Prefetches what is needed to settle the next tuples of an order.
     fn prefetch_next(&self, order: Order) {
         self.waiting.prefetch_next(order, |together| self.waiting.hashing.of(together.key()));
     }
@@ -359,7 +360,7 @@ impl Repair {
         }
     }
 
-    /// Settles what waits of one tuple, but keeps the last of it, to which more may belong.
+    /// Settles the waiting records of one tuple, but keeps the last, to which more may belong.
     fn settle_but_last(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
         let Together::Many(records) = self.waiting.value_mut(slot) else { return };
         let mut records = core::mem::take(records);
@@ -376,7 +377,7 @@ impl Repair {
     }
 }
 
-/// How long after its end something may come that belongs to this record.
+/// How long after a record's end another one that belongs to it may come.
 fn wait_ns(record: &FlowRecord) -> u64 {
     let is_whole = record.has_start() && record.has_end();
     match record.end_reason {

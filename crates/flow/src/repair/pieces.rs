@@ -1,32 +1,32 @@
 //! The records of one five-tuple: doubles are dropped, pieces joined.
 //!
-//! **Doubles.** A router that meters where packets come in and where they go out, or two routers on
-//! one path, export a flow twice. One cache holds a tuple once, so two records with the same flags and
-//! counts (but for what was lost between) that began and ended at the same time are one flow, seen
-//! twice. That is not said of sampled records, which are often alike, nor of those metered here.
+//! **Doubles.** A router that meters where packets come in and where they go out, or two routers on one path,
+//! export a flow twice. One cache holds a tuple once, so two records with the same flags and counts (except
+//! for packets lost in between) that began and ended at the same time are one flow, seen twice. The rule does
+//! not apply to sampled records, which are often equal by chance, nor to records metered here.
 //!
-//! **Pieces** (flow surgery; Harpoon, section 4.1). A long connection is exported in pieces when a
-//! timer or a full cache says so, and each piece would count as a file of its own. Two consecutive
-//! records are pieces of one flow when the earlier has no end marker (FIN or RST), the later no start
-//! marker (SYN), and little time lies between them: the paper's 10 ms where nothing else is known, and
-//! up to the usual inactive timeout where the earlier record says that the active timeout, a full cache or
-//! the end of the metering (as between two files of one capture) cut it. Most exporters say nothing. But where TCP's flags are reported, their absence says
-//! as much: a connection that has not ended, and goes on without having begun, is one connection, and
-//! the same wait holds. So it does for a SYN after nothing but SYNs: it is sent again. Exporters that keep a flow beyond its timeout repeat its start and its flags:
-//! records of one start that overlap are one flow, too. Records whose sum would not fit 64 bits stay apart.
+//! **Pieces** (flow surgery; Harpoon, section 4.1). A timer or a full cache splits a long connection into pieces, and
+//! each piece would count as a file of its own. Two consecutive records are pieces of one flow when the earlier has no
+//! end marker (FIN or RST), the later no start marker (SYN), and little time lies between them: the paper's 10 ms where
+//! nothing else is known, and up to the usual inactive timeout where the earlier record says that the active timeout, a
+//! full cache or the end of the metering (as between two files of one capture) cut it. Most exporters do not state
+//! that. But where TCP's flags are reported, their absence is equivalent: a connection that has not ended, and
+//! continues without having begun, is one connection, and the same wait applies. It also applies to a SYN after nothing
+//! but SYNs: it is a repetition. Exporters that keep a flow beyond its timeout repeat its start and its flags: records
+//! of one start that overlap are one flow, too. Records whose sum would not fit 64 bits stay apart.
 
 use alloc::vec::Vec;
 
 use super::{CONTINUATION_GAP_MAX_NS, Reason, RepairCounts};
 use crate::record::{EndReason, FlowRecord, TCP, tcp_flags};
 
-/// Stamps of two points on a path differ by so much at most, in one flow of several packets.
+/// The most by which stamps of two points on a path differ, in one flow of several packets.
 const POINTS_APART_NS: u64 = 50_000_000;
-/// One packet in so many may have been lost between them.
+/// One packet in this many may have been lost between the two points.
 const LOST_BETWEEN_POINTS: u64 = 20;
-/// Records of one moment, among which a double is looked for.
+/// Records of one moment that are searched for a double.
 const LOOKED_AT_MAX: usize = 256;
-/// Stamps in milliseconds of one moment differ by so much at most.
+/// The most by which stamps in milliseconds of one moment differ.
 const ROUNDING_NS: u64 = 1_000_000;
 
 /// Settles records sorted by five-tuple and start.
@@ -52,7 +52,7 @@ pub(super) fn settle(records: &mut Vec<FlowRecord>, gap_max_ns: u64, counts: &mu
     });
 }
 
-/// Was it made of packets here? Exporters that count payload count nothing else.
+/// Was it metered from packets here? Exporters that count payload count nothing else.
 fn is_metered(record: &FlowRecord) -> bool {
     record.payload_octets.is_some_and(|payload_octets| payload_octets < record.octets)
 }
@@ -75,7 +75,7 @@ fn is_double(before: &[FlowRecord], record: &FlowRecord) -> bool {
     })
 }
 
-/// Equal but for what was lost between two points.
+/// Equal except for losses between two points.
 fn about(one: u64, other: u64) -> bool {
     one.abs_diff(other) <= one.max(other) / LOST_BETWEEN_POINTS
 }
@@ -110,7 +110,7 @@ fn continues(earlier: &FlowRecord, later: &FlowRecord, gap_max_ns: u64) -> Optio
     }
 }
 
-/// Was nothing sent yet but the opening of a connection? A SYN that follows repeats it.
+/// Does it hold only the opening of a connection? A SYN that follows repeats it.
 fn only_opens(record: &FlowRecord) -> bool {
     let opening_bytes = if record.key.source.is_ipv4() { 80 } else { 100 };
     record.has_start()

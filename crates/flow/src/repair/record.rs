@@ -1,12 +1,12 @@
-//! Repairs that one record shows by itself: stamps that cannot be, and counters that had wrapped.
+//! Repairs of a single record: impossible stamps, and wrapped counters.
 
 use super::{Reason, RepairCounts, SECOND_NS};
 use crate::record::{FlowRecord, TCP, UDP};
 
 /// An uptime in milliseconds, of 32 bits, wraps after 49.7 days.
 const UPTIME_WRAP_NS: u64 = (1 << 32) * 1_000_000;
-/// A duration so near to a multiple of that is its remainder: of the durations that exporters show
-/// wrongly, most are within a second of it.
+/// A duration this near to a multiple of [`UPTIME_WRAP_NS`] is replaced by the remainder: of the wrong
+/// durations that exporters show, most are within a second of it.
 const WRAP_NEAR_NS: u64 = 3_600 * SECOND_NS;
 /// Shorter durations are believed.
 const BELIEVED_NS: u64 = 86_400 * SECOND_NS;
@@ -18,18 +18,18 @@ const COUNTER_WRAP: u64 = 1 << 32;
 /// No packet is longer.
 const PACKET_BYTES_MAX: u64 = 65_575;
 
-/// What a record's stamps are worth, as it shows by itself.
+/// Whether a record's stamps are plausible by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamps {
     /// They are believed.
     Believed,
-    /// The exporter's uptime wrapped between them; without that the flow started then, ns since 1970.
+    /// The exporter's uptime wrapped between them; the flow then started at this time, ns since 1970.
     Wrapped(u64),
-    /// One of them is wrong; which, other records tell.
+    /// One of them is wrong; other records show which.
     Doubtful,
 }
 
-/// Looks at the stamps of a record, as [`Screen`](super::Screen) does before it sets them right.
+/// Judges the stamps of a record, as [`Screen`](super::Screen) does before it repairs them.
 pub fn stamps(record: &FlowRecord) -> Stamps {
     let duration_ns = record.end_ns.saturating_sub(record.start_ns);
     let wraps = duration_ns.saturating_add(WRAP_NEAR_NS) / UPTIME_WRAP_NS;
@@ -46,7 +46,7 @@ pub fn stamps(record: &FlowRecord) -> Stamps {
     }
 }
 
-/// Sets stamps right by what records say that came before.
+/// Repairs stamps by those of earlier records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dates {
     /// The end of the last record whose stamps were believed.
@@ -54,17 +54,17 @@ pub(super) struct Dates {
 }
 
 impl Dates {
-    /// Those after a record that ended then, and was believed.
+    /// The state after a believed record that ended at `last_ns`.
     pub(super) fn after(last_ns: Option<u64>) -> Dates {
         Dates { last_ns }
     }
 
-    /// Repairs a duration that cannot be.
+    /// Repairs an impossible duration.
     ///
-    /// Where it is about 2^32 ms, and the record begins before its exporter's uptime wrapped and ends
-    /// after, or the other way round, the wrap is taken out. Where a flow whose packets were counted would
-    /// have been silent for an hour between any two of them, and all in all for more than a day, one of
-    /// the stamps is wrong: the one that is further from the other records. The flow is then taken as an
+    /// Where it is about 2^32 ms, and the record begins before its exporter's uptime wrapped and ends after,
+    /// or the other way round, the wrap is taken out. Where a flow with counted packets would have been
+    /// silent for more than an hour between packets on average, and lasted for more than a day, one of the
+    /// stamps is wrong: the one farther from the last believed record. The flow is then treated as an
     /// instant.
     pub(super) fn set_right(&mut self, record: &mut FlowRecord, counts: &mut RepairCounts) {
         match stamps(record) {
@@ -86,10 +86,10 @@ impl Dates {
     }
 }
 
-/// Adds the 4 GiB that a counter of 32 bits lost each time it wrapped, where that can be seen: where
-/// the bytes would not do for the headers of so many packets. It is then taken to have wrapped as
-/// often as it must have. Counters that wrapped and still do for the headers are not found. Where payload is
-/// known, bytes were counted from packets, or are payload and have no headers to do for.
+/// Adds the 4 GiB that a counter of 32 bits lost each time it wrapped, where that is visible: where there
+/// are fewer bytes than the headers of all packets need. The smallest number of wraps that explains this is
+/// assumed. Counters that wrapped and still cover the headers are not found. Where payload is known, bytes
+/// were counted from packets, or are payload without headers.
 pub(super) fn unwrap(record: &mut FlowRecord, counts: &mut RepairCounts) {
     if record.payload_octets.is_some() {
         return;
@@ -100,7 +100,7 @@ pub(super) fn unwrap(record: &mut FlowRecord, counts: &mut RepairCounts) {
     }
     let missing = (needed - record.octets).div_ceil(COUNTER_WRAP).saturating_mul(COUNTER_WRAP);
     let Some(octets) = record.octets.checked_add(missing) else { return };
-    // A few packets cannot have wrapped anything: their count or their bytes are something else.
+    // A few packets cannot have wrapped a counter: their count or their bytes are wrong for another reason.
     if octets > record.packets.saturating_mul(PACKET_BYTES_MAX) {
         return;
     }

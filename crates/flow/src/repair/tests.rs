@@ -1,4 +1,4 @@
-//! What repair does to records, reason by reason, and that a stream is repaired as the whole is.
+//! Tests of repair, reason by reason, and that a stream is repaired like records in memory.
 
 use super::*;
 use crate::record::{FlowKey, TCP, UDP, tcp_flags};
@@ -10,7 +10,7 @@ const MS: u64 = 1_000_000;
 const ACK: u8 = tcp_flags::ACK;
 const SYN: u8 = tcp_flags::SYN;
 const FIN: u8 = tcp_flags::FIN;
-/// A moment at which exporters may have lived.
+/// A plausible moment for exports.
 const THEN: u64 = 1_700_000_000 * SECOND_NS;
 
 fn record(port: u16, start_ms: u64, end_ms: u64, flags: u8) -> FlowRecord {
@@ -115,7 +115,7 @@ fn the_active_timeout_is_waited_out() {
 
 #[test]
 fn a_flow_whose_start_was_renewed_is_one() {
-    // An exporter that forgets a flow at its timeout and says nothing: 60 s, then 5 s of silence.
+    // An exporter that forgets a flow at its timeout without stating so: 60 s, then 5 s of silence.
     let pieces = vec![
         record(1, 0, 60_000, SYN),
         record(1, 65_000, 120_000, 0),
@@ -139,7 +139,7 @@ fn an_opening_that_is_repeated_is_one() {
 
 #[test]
 fn a_flow_whose_start_was_kept_is_one() {
-    // Stamps of one start may differ in rounding; the flags of the first piece are told again.
+    // Stamps of one start may differ in rounding; the flags of the first piece are repeated.
     let mut second = record(1, 0, 120_000, SYN);
     second.start_ns += MS / 2;
     let pieces = vec![second, record(1, 0, 60_000, SYN), record(1, 0, 130_000, SYN | FIN)];
@@ -185,7 +185,7 @@ fn what_two_directions_export_is_counted_once() {
         like(|record| record.sampling_interval = 1),
         like(|record| record.payload_octets = Some(600)),
     ];
-    // One that counts payload alone is an exporter, and not a meter of our own.
+    // A record that counts only payload is from an exporter, not from our own meter.
     let payload = like(|record| record.payload_octets = Some(record.octets));
     assert_eq!(repaired(payload.to_vec()).1, [(Reason::DirectionDoubled, 1)]);
     for pair in apart {
@@ -233,7 +233,7 @@ fn a_duration_that_cannot_be_is_taken_back() {
     let wrap = wrap_ms as i64;
     assert_eq!(after(1_000 - wrap + 58, 1_000), ((at(1_000), at(1_000)), true));
     assert_eq!(after(1_000 - wrap - 300, 1_000), ((at(700), at(1_000)), true));
-    // Ten packets in ten days: one stamp is wrong, the one far from what came before.
+    // Ten packets in ten days: one stamp is wrong, the one far from the record before.
     let days = 10 * 86_400_000;
     assert_eq!(after(1_000 - days, 1_000), ((at(1_000), at(1_000)), true));
     assert_eq!(after(1_000, 1_000 + days), ((at(1_000), at(1_000)), true));
@@ -264,7 +264,7 @@ fn a_stream_is_bounded_and_loses_nothing() {
         let mut stream = Repair::new(HARPOON_GAP_MAX_NS, waiting_max);
         let (mut given, mut packets) = (0u64, 0u64);
         for n in 0..20_000 {
-            // Every so often a stamp is of another year, and input begins anew an age before.
+            // Now and then a stamp is from another year, and an input begins much earlier.
             let odd = if next(500) == 0 { 1 << 40 } else { 0 };
             let start_ms = (n % 9_000) * 50 + odd;
             let flags = [SYN, 0, FIN, SYN | FIN][next(4) as usize];
@@ -300,7 +300,7 @@ fn a_stream_settles_what_is_over_and_waits_for_what_is_not() {
     assert_eq!(stream.counts().of(Reason::StartRenewed), 1);
 }
 
-/// Bare headers of as many packets: 20 bytes of IPv4 or 40 of IPv6, 20 of TCP or 8 of UDP.
+/// Bare headers of each packet: 20 bytes of IPv4 or 40 of IPv6, 20 of TCP or 8 of UDP.
 #[test]
 fn a_counter_wrapped_where_bytes_do_not_do_for_headers() {
     let v6 = core::net::Ipv6Addr::LOCALHOST;
@@ -330,7 +330,7 @@ fn a_counter_wrapped_where_bytes_do_not_do_for_headers() {
     }
 }
 
-/// An uptime of 2^32 ms may wrap more than once, and an hour to either side is its remainder.
+/// An uptime of 2^32 ms may wrap more than once, and up to an hour to either side is the remainder.
 #[test]
 fn uptimes_that_wrapped_are_told_by_their_remainder() {
     const WRAP_NS: u64 = (1 << 32) * MS;
@@ -349,7 +349,7 @@ fn uptimes_that_wrapped_are_told_by_their_remainder() {
         assert_eq!(stamps_of(wrap_ns + HOUR_NS + 1, 9), Stamps::Doubtful);
         assert_eq!(stamps_of(wrap_ns - HOUR_NS - 1, 9), Stamps::Doubtful);
     }
-    // A day is believed, and so is an hour between any two packets.
+    // A day is believed, and so is an hour for each gap between packets.
     let day_ns = 24 * HOUR_NS;
     assert_eq!(stamps_of(day_ns, 1), Stamps::Believed);
     assert_eq!(stamps_of(day_ns + 1, 1), Stamps::Doubtful);
@@ -358,7 +358,7 @@ fn uptimes_that_wrapped_are_told_by_their_remainder() {
     assert_eq!(stamps_of(100 * HOUR_NS + 1, 101), Stamps::Doubtful);
 }
 
-/// Of two stamps that cannot be, the one nearer to what came before is believed.
+/// Of two stamps of which one must be wrong, the one nearer to the record before is believed.
 #[test]
 fn a_screen_knows_what_came_before() {
     let day = 86_400_000;

@@ -1,16 +1,16 @@
 //! sFlow version 5 (sflow.org, "sFlow Version 5", 2004): sampled packets to flow records of one
 //! packet each.
 //!
-//! A datagram carries samples, each of its own length: of packets (flow samples) and of interface
-//! counters, which are counted and passed over. A flow sample holds records of one packet, mostly its
-//! first bytes; the first record that tells of an IP packet makes the flow record (`sample`). It
-//! counts what was sampled, one packet; `sampling_interval` says of how many.
+//! A datagram carries samples, each of its own length: of packets (flow samples) and of interface counters,
+//! which are counted and skipped. A flow sample holds records about one packet, mostly its first bytes; the
+//! first record that describes an IP packet becomes the flow record (`sample`). It counts one packet, the
+//! sampled one; `sampling_interval` states the 1 in N.
 //!
-//! The datagram knows its agent's uptime and no wall clock. A packet is dated by the moment at which
-//! the datagram was received, for agents may hold a sample for a second at most (section 4.2). Where that is
+//! The datagram has its agent's uptime and no wall clock. A packet is dated by the moment at which the
+//! datagram was received, since agents may hold a sample for at most a second (section 4.2). Where that is
 //! not known, as in files of nothing but datagrams, the uptime keeps packets as far apart as they were.
 //!
-//! Numbers are of 32 bits, big-endian, and all is padded to them (XDR, RFC 4506).
+//! Numbers have 32 bits, big-endian, and everything is padded to multiples of that (XDR, RFC 4506).
 
 mod sample;
 
@@ -23,7 +23,7 @@ use crate::record::FlowRecord;
 use crate::sequence::{Numbered, Numbering};
 
 const VERSION: u32 = 5;
-/// An uptime this much behind is a restart, not a datagram that was overtaken. Milliseconds.
+/// An uptime farther behind than this is a restart, not a datagram that was overtaken. Milliseconds.
 const OVERTAKEN_MAX_MS: i32 = 60_000;
 /// Data sources of an agent whose drops are followed; there is one for each interface.
 const SOURCES_MAX: usize = 4_096;
@@ -35,9 +35,9 @@ pub struct Header {
     pub agent: IpAddr,
     /// Which process of the agent sent it.
     pub sub_agent: u32,
-    /// Datagrams this one sent before.
+    /// Datagrams that this sub-agent sent before.
     pub sequence: u32,
-    /// Milliseconds since it started.
+    /// Milliseconds since the sub-agent started.
     pub uptime_ms: u32,
     /// Samples that follow.
     pub samples: u32,
@@ -63,7 +63,7 @@ pub enum Error {
     AgentAddress(u32),
 }
 
-/// All agents that are listened to.
+/// All known agents.
 #[derive(Clone, Debug)]
 pub struct Agents {
     agents_max: usize,
@@ -74,28 +74,28 @@ pub struct Agents {
 struct Agent {
     uptime_ms: u32,
     numbering: Numbering,
-    /// The count of packets that each data source has dropped, as it told last.
+    /// The last reported count of dropped packets, by data source.
     drops: BTreeMap<(u32, u32), u32>,
 }
 
 impl Agents {
-    /// Nobody is known yet; the numbering of so many agents is followed.
+    /// Without agents yet; the numbering of at most `agents_max` agents is followed.
     pub fn new(agents_max: usize) -> Agents {
         Agents { agents_max, agents: BTreeMap::new() }
     }
 
-    /// Agents that sent anything.
+    /// Number of known agents.
     pub fn len(&self) -> usize {
         self.agents.len()
     }
 
-    /// Has nobody sent anything?
+    /// Is no agent known?
     pub fn is_empty(&self) -> bool {
         self.agents.is_empty()
     }
 
-    /// Takes a datagram received at `received_ns` (ns since 1970; 0 where nobody knows); records go to `out`.
-    /// Damage behind the header is a count, not an error.
+    /// Takes a datagram received at `received_ns` (ns since 1970; 0 where that is unknown); records go to
+    /// `out`. Damage behind the header is a count, not an error.
     ///
     /// # Errors
     /// When it is no such datagram; then nothing of it was taken.
@@ -112,10 +112,10 @@ impl Agents {
         counts.datagrams += 1;
         let key = (header.agent, header.sub_agent);
         let is_followed = self.agents.len() < self.agents_max || self.agents.contains_key(&key);
-        // One beyond the limit is heard like the others, and forgotten again.
+        // An agent beyond the limit is decoded like the others, and forgotten again.
         let mut forgotten = Agent::default();
         let agent = if is_followed { self.agents.entry(key).or_default() } else { &mut forgotten };
-        // What an overtaken one says of drops is old.
+        // The drops that an overtaken datagram reports are outdated.
         let mut is_news = true;
         if is_followed {
             is_news = agent.follow(&header, counts) != Numbered::Late;
@@ -125,7 +125,7 @@ impl Agents {
         for _ in 0..header.samples {
             counts.records += 1;
             let Some((kind, body, after)) = part(rest) else {
-                // How many more were announced means nothing once their places are lost.
+                // The number of further announced samples means nothing once their positions are lost.
                 counts.skips.add(Skip::RecordDamaged);
                 break;
             };
@@ -177,7 +177,7 @@ impl Agent {
     }
 }
 
-/// How many packets a data source says it has dropped since it started.
+/// How many packets a data source reports as dropped since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Drops {
     /// Class and index of the source.

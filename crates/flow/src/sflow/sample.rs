@@ -1,10 +1,10 @@
-//! One sample of sFlow: a packet seen, made a flow record of one packet.
+//! One sample of sFlow: a sampled packet becomes a flow record of one packet.
 //!
 //! A flow sample comes in two forms that differ in how wide its interfaces' numbers are (section 5.3,
-//! flow_sample and flow_sample_expanded). Of the records in it, three tell of an IP packet: its first
-//! bytes, which our own parser reads as if they had been captured with a short snap length, or its
-//! addresses, ports and length, of either version. Whatever stands beside them (switching, routing,
-//! users, URLs) says nothing of a flow. A sampled packet is metered as a flow that had no other.
+//! flow_sample and flow_sample_expanded). Of the records in it, three kinds describe an IP packet:
+//! its first bytes, which our own parser reads as if they had been captured with a short snap length,
+//! or its addresses, ports and length, of either version. Other records (switching, routing, users,
+//! URLs) say nothing about a flow. A sampled packet is metered as a flow of this packet alone.
 
 use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
@@ -16,7 +16,7 @@ use crate::counts::Skip;
 use crate::live::{Live, key_of};
 use crate::record::{EndReason, FlowKey, FlowRecord, has_ports};
 
-/// Kinds of samples and of records; enterprise 0 stands in the upper 20 bits.
+/// Kinds of samples and of records; enterprise 0 is in the upper 20 bits.
 const FLOW_SAMPLE: u32 = 1;
 const COUNTER_SAMPLE: u32 = 2;
 const FLOW_SAMPLE_EXPANDED: u32 = 3;
@@ -25,10 +25,10 @@ const RAW_PACKET_HEADER: u32 = 1;
 const SAMPLED_IPV4: u32 = 3;
 const SAMPLED_IPV6: u32 = 4;
 
-/// Why there is no flow in a sample, and what its source dropped, if it is known.
+/// Why there is no flow in a sample, and the drops of its source, if they are known.
 type NoFlow = (Skip, Option<Drops>);
 
-/// The flow in a sample of this kind, and the drops that its source told.
+/// The flow in a sample of this kind, and the drops that its source reported.
 pub(super) fn decode(kind: u32, body: &[u8], seen_ns: u64) -> Result<(FlowRecord, Drops), NoFlow> {
     let head_bytes = match kind {
         FLOW_SAMPLE => 32,
@@ -49,7 +49,7 @@ pub(super) fn decode(kind: u32, body: &[u8], seen_ns: u64) -> Result<(FlowRecord
     }
 }
 
-/// The flow that the first telling record tells of; or why the last one told of none.
+/// The flow of the first record that describes one; or why the last record describes none.
 fn flow(mut rest: &[u8], announced: u32, seen_ns: u64) -> Result<FlowRecord, Skip> {
     let mut why = Skip::KindUnknown;
     for _ in 0..announced {
@@ -96,7 +96,8 @@ fn of_header(body: &[u8], seen_ns: u64) -> Result<FlowRecord, Skip> {
     }
 }
 
-/// From what the agent read itself: length, protocol, addresses of so many bytes, ports, flags.
+/// From the fields that the agent parsed itself: length, protocol, addresses of `address_bytes`
+/// bytes, ports, flags.
 fn of_addresses(body: &[u8], address_bytes: usize, seen_ns: u64) -> Result<FlowRecord, Skip> {
     let fixed = body.get(..24 + 2 * address_bytes).ok_or(Skip::RecordDamaged)?;
     let (addresses, rest) = fixed[8..].split_at(2 * address_bytes);

@@ -1,4 +1,4 @@
-//! Templates as they are written: RFC 3954, sections 5.2 and 6.1; RFC 7011, section 3.4.
+//! Templates as they are encoded: RFC 3954, sections 5.2 and 6.1; RFC 7011, section 3.4.
 //!
 //! The two dialects differ in three places. IPFIX marks a field of an enterprise with the top bit of
 //! its number and four bytes more. Options templates say how many scope fields come first, version 9
@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use super::message::Dialect;
 use crate::bytes::{be16, be32};
 
-/// A length that says: every record gives this field's length itself (RFC 7011, section 7). Some
-/// exporters of version 9 send it, too.
+/// The length of a variable-length field: every record gives the length itself (RFC 7011, section 7).
+/// Some exporters of version 9 send it, too.
 pub(super) const VARIABLE: u16 = u16::MAX;
 
 /// The number of the enterprise of a field that only names a scope of version 9 (RFC 3954, section
@@ -29,10 +29,10 @@ pub(super) struct Field {
     pub(super) length: u16,
 }
 
-/// What a template says.
+/// The content of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Definition {
-    /// Does it describe options: something of the exporter rather than of traffic?
+    /// Does it describe options, which are about the exporter rather than about traffic?
     pub(super) is_options: bool,
     /// The fields in their order, scope first.
     pub(super) fields: Vec<Field>,
@@ -52,7 +52,7 @@ pub(super) enum Entry {
 }
 
 /// The entries of a set of templates. After the last one, or when no more can be read,
-/// [`Entries::left`] says what is left over.
+/// [`Entries::left`] returns what is left over.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a> {
     dialect: Dialect,
@@ -71,7 +71,7 @@ impl<'a> Entries<'a> {
         Entries { dialect, is_options, fields_max, rest: body }
     }
 
-    /// Bytes that no entry was made of.
+    /// Bytes that do not belong to an entry.
     pub(super) fn left(&self) -> &'a [u8] {
         self.rest
     }
@@ -101,7 +101,7 @@ impl<'a> Entries<'a> {
                 (count / 4, (count + options) / 4, 6)
             }
         };
-        // A template without a field describes nothing.
+        // A template without fields describes nothing.
         if fields == 0 || scopes > fields {
             return None;
         }

@@ -1,25 +1,26 @@
-//! What a field says of a flow: information elements, and what is read out of each.
+//! Information elements: what a field means for a flow, and how it is read.
 //!
-//! Several elements can say the same thing: bytes come as octetDeltaCount, as a total, as what an
-//! initiator sent, or as what left the device; times in six units. Each element names the slot it
-//! would fill and how good it is for it (its rank, 0 the best); a template is compiled with the best
-//! one it has for each slot. Counters of what left the device (23 and 24) stand last, because some
-//! exporters mean the other direction by them; they are believed where nothing else counts. Where one
-//! element comes twice, the last is taken: occurrences follow the order of treatment (RFC 7011,
-//! section 8), so it is the inner header's, which is what our own meter reads, too.
+//! Several elements can mean the same quantity: bytes come as octetDeltaCount, as a total, as the
+//! bytes that an initiator sent, or as those that left the device; times in six units. Each element
+//! has the slot that it can fill and how good it is for it (its rank, 0 the best); a template is
+//! compiled with the best one it has for each slot. Counters of what left the device (23 and 24) rank
+//! last, because some exporters mean the other direction by them; they are used where there is no
+//! other count. Where one element comes twice, the last is taken: occurrences follow the order of
+//! treatment (RFC 7011, section 8), so it is that of the inner header, which our own meter reads,
+//! too.
 //!
 //! A reverse element (RFC 5103, section 6.1: the number of the forward one, under enterprise 29305)
 //! fills the same slot of the reverse half.
 
 use super::definition::{Field, SCOPE_OF_NETFLOW9, VARIABLE};
 
-/// The enterprise number that says "the reverse of this element" (RFC 5103, section 6.1).
+/// The enterprise number that marks the reverse of an element (RFC 5103, section 6.1).
 const REVERSE: u32 = 29_305;
 /// The enterprise of CERT, whose YAF has the flags of the first packet apart from all others.
 const CERT: u32 = 6_871;
 /// subTemplateMultiList (RFC 6313, section 4.5.3).
 const LISTS: u16 = 293;
-/// What CERT adds to the number of an element for its reverse.
+/// The number that CERT adds to an element for its reverse.
 const CERT_REVERSE: u16 = 0x4000;
 
 /// Where a value goes. From [`Slot::Octets`] on there is one for each direction.
@@ -37,15 +38,15 @@ pub(super) enum Slot {
     Protocol,
     EndReason,
     BiflowDirection,
-    /// 1 in so many packets.
+    /// One in this many packets.
     Interval,
-    /// So many packets in a row, then ...
+    /// This many packets in a row, then ...
     PacketInterval,
-    /// ... so many are left out.
+    /// ... this many are left out.
     PacketSpace,
-    /// So many packets out of ...
+    /// This many packets out of ...
     SampleSize,
-    /// ... so many.
+    /// ... this many.
     SamplePopulation,
     /// With this probability, the bits of an `f64`.
     Probability,
@@ -81,7 +82,7 @@ impl Slot {
 pub(super) enum Read {
     /// An unsigned number of one to eight bytes, reduced-size encoding included (RFC 7011, 6.2).
     Number,
-    /// The like, which counts the payload of the transport layer alone.
+    /// As [`Read::Number`], for a count of transport-layer payload only.
     Payload,
     /// Sixteen bytes, the upper half in this slot, the lower in the next.
     Address,
@@ -97,7 +98,7 @@ pub(super) enum Read {
     Float,
 }
 
-/// What a field says.
+/// The meaning of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) slot: Slot,
@@ -111,7 +112,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
 const MICRO: u64 = 1_000;
 
-/// What `field` says of a flow, a sampler or a clock; `None` for all that is passed over.
+/// The meaning of `field` for a flow, a sampler or a clock; `None` for fields that are skipped.
 pub(super) fn meaning(field: &Field) -> Option<Meaning> {
     let Field { element, enterprise, length } = *field;
     let (element, reverse) = match enterprise {
@@ -137,7 +138,7 @@ pub(super) fn is_list(field: &Field) -> bool {
     (field.element, field.enterprise, field.length) == (LISTS, 0, VARIABLE)
 }
 
-/// Can this be read from so many bytes?
+/// Can this be read from `length` bytes?
 fn fits(read: Read, length: u16) -> bool {
     match read {
         _ if length == VARIABLE => false,

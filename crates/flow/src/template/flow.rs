@@ -1,22 +1,23 @@
-//! What was read of a record, made a flow record, and a second one for the reverse half of a biflow.
+//! From the values of a record to a flow record, and a second one for the reverse half of a biflow.
 //!
-//! **Times.** Version 9 gives its flows in the exporter's uptime, and its header says what uptime and
-//! wall clock showed together, so a flow's time is the export time less its age (signed, as in
+//! **Times.** Version 9 gives its flows in the exporter's uptime, and its header states uptime and wall
+//! clock of one moment, so a flow's time is the export time less its age (signed, as in
 //! [`crate::netflow5`]). IPFIX may use the same two elements, but its header has no uptime: they count
-//! from systemInitTimeMilliseconds, in the record or in an option. Exporters leave that out. The
-//! moment of their start is then estimated: no flow can end after its export, so every record says
-//! "the start was at export less end, or before", and the least of these is kept; it is right to the
-//! shortest time that the exporter ever held a record. An uptime wraps after 49.7 days, which shows as
-//! a start more than half of that later than the one kept, and the estimate begins anew. Whether told or
-//! estimated, the start gives an uptime at the export, and flows have their age by that, signed as above.
+//! from systemInitTimeMilliseconds, in the record or in an option. Exporters often leave that out. The
+//! moment of their start is then estimated: no flow can end after its export, so every record shows that
+//! the start was at export less end, or before, and the least of these is kept; its error is the
+//! shortest time for which the exporter ever held a record. An uptime wraps after 49.7 days, which shows
+//! as a start more than half of that later than the one kept, and the estimate begins anew. Whether
+//! stated or estimated, the start gives an uptime at the export, and from that the age of flows, signed
+//! as above.
 //!
-//! **Biflows** (RFC 5103). The reverse half is given as a record of its own, with addresses and ports
-//! exchanged, if it counts anything. Where it has no times of its own, it has those of the forward
-//! half (section 5). Who opened the connection is what biflowDirection says, or the flags of the
-//! first packet where they are known apart.
+//! **Biflows** (RFC 5103). The reverse half becomes a record of its own, with addresses and ports
+//! exchanged, if it counts anything. Where it has no times of its own, it has those of the forward half
+//! (section 5). The opening side is given by biflowDirection, or by the flags of the first packet where
+//! they are exported separately.
 //!
-//! **Bytes.** What an initiator or responder sent (elements 231 and 232) is the payload of the transport
-//! layer. Where nothing else is counted, it stands for the bytes of the record as well.
+//! **Bytes.** The counts of initiator and responder (elements 231 and 232) are transport-layer payload.
+//! Where there is no other count, they are used for the bytes of the record as well.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -34,13 +35,13 @@ const HALF_WRAP_NS: u64 = (1 << 31) * NANOS_PER_MILLI as u64;
 /// When the exporter of a domain started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Start {
-    /// As it said, ns since 1970.
+    /// As the exporter stated it, ns since 1970.
     pub(super) told_ns: Option<u64>,
     estimated_ns: Option<u64>,
 }
 
 impl Start {
-    /// The best there is, after a flow ended at this uptime and was exported then.
+    /// The best estimate after a flow that ended at `uptime_ms` and was exported with `header`.
     fn estimate(&mut self, header: &Header, uptime_ms: u64) -> u64 {
         let now_ns = header.export_ns();
         let latest_ns = now_ns.saturating_sub(uptime_ms.saturating_mul(NANOS_PER_MILLI as u64));
@@ -52,7 +53,7 @@ impl Start {
     }
 }
 
-/// What a record's times are measured against.
+/// The clock by which a record's times are computed.
 struct Clock<'a> {
     header: &'a Header,
     /// When the uptime was zero, for IPFIX.
@@ -82,7 +83,7 @@ impl Clock<'_> {
     }
 }
 
-/// Gives the flow that `values` tell of.
+/// Passes on the flow that `values` describe.
 pub(super) fn give(
     plan: &Plan,
     values: &Values,
@@ -189,8 +190,8 @@ fn times(plan: &Plan, values: &Values, clock: &Clock<'_>, reverse: bool) -> Opti
     }
 }
 
-/// The five-tuple. Some templates have fields for both families and fill those of one; version 4 is
-/// believed unless it is all zeros.
+/// The five-tuple. Some templates have fields for both families and fill those of one; IPv4 is used
+/// unless it is all zeros.
 fn key(plan: &Plan, values: &Values) -> FlowKey {
     let get = |slot| values.get(slot);
     let (source, destination) = (get(Slot::SourceV4) as u32, get(Slot::DestinationV4) as u32);
@@ -207,7 +208,7 @@ fn key(plan: &Plan, values: &Values) -> FlowKey {
         (Ipv4Addr::from_bits(source).into(), Ipv4Addr::from_bits(destination).into())
     };
     let protocol = get(Slot::Protocol) as u8;
-    // Without a protocol, ports are all that tells flows apart.
+    // Without a protocol, only ports distinguish flows.
     let keeps_ports = has_ports(protocol) || !plan.has(Slot::Protocol, false);
     let port = |slot| if keeps_ports { get(slot) as u16 } else { 0 };
     FlowKey {
@@ -221,7 +222,7 @@ fn key(plan: &Plan, values: &Values) -> FlowKey {
 
 /// Did this direction open the connection?
 fn opened(values: &Values, reverse: bool) -> Option<bool> {
-    // RFC 5103, section 6.3: 1 the forward half is the initiator's, 2 the reverse one.
+    // RFC 5103, section 6.3: 1 means that the forward half is the initiator's, 2 the reverse one.
     match values.get(Slot::BiflowDirection) {
         1 => return Some(!reverse),
         2 => return Some(reverse),

@@ -1,12 +1,12 @@
 //! A datagram of NetFlow version 9 or a message of IPFIX: its header, and its body cut into sets.
 //!
 //! Sets follow one another by their lengths. Where a length is impossible, nothing behind it can be
-//! found again, so the rest is one damaged set; what came before it stands. A rest that is all zeros
-//! is padding: some exporters fill their datagrams up.
+//! found again, so the rest is one damaged set; what came before it stands. A rest of zeros is
+//! padding: some exporters pad their datagrams.
 
 use crate::bytes::{be16, be32};
 
-/// Which of the two.
+/// One of the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dialect {
     /// NetFlow version 9 (RFC 3954).
@@ -15,10 +15,10 @@ pub enum Dialect {
     Ipfix,
 }
 
-/// What the header says.
+/// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose rules hold.
+    /// The protocol whose rules apply.
     pub dialect: Dialect,
     /// Milliseconds since the exporter started, when the datagram left; version 9 only, else 0.
     pub uptime_ms: u32,
@@ -69,8 +69,8 @@ pub fn message_bytes(first: &[u8]) -> Option<usize> {
     (bytes >= IPFIX_HEADER_BYTES).then_some(bytes)
 }
 
-/// The header of a datagram, and the sets behind it. What follows an IPFIX message's own length is
-/// no part of it.
+/// The header of a datagram, and the sets behind it. Bytes beyond an IPFIX message's stated length
+/// are not part of it.
 pub(super) fn open(datagram: &[u8]) -> Result<(Header, Sets<'_>), Error> {
     let cut = |needed_bytes| Error::Cut { needed_bytes, found_bytes: datagram.len() };
     let version = datagram.get(..2).map(|bytes| be16(bytes, 0)).ok_or(cut(IPFIX_HEADER_BYTES))?;
@@ -125,7 +125,7 @@ pub(super) enum Set<'a> {
     Reserved(&'a [u8]),
     /// The rest of the datagram, header and all: zeros, or too few bytes for a set.
     Padding(&'a [u8]),
-    /// The rest of the datagram, header and all, behind a length that cannot be.
+    /// The rest of the datagram, header and all, behind an impossible length.
     Damaged(&'a [u8]),
 }
 

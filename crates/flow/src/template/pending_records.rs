@@ -1,12 +1,12 @@
 //! Sets that came before their template, held until it comes.
 //!
-//! Templates are repeated every minute or every few hundred datagrams, so a capture that begins in
-//! the middle has records first that nobody can read yet. They wait here, with the header that dates
-//! them, within a limit in bytes. When there is no room, a set of an exporter's address that holds more than
-//! its fair share (a 64th of all bytes) is skipped itself, for the oldest records are those whose template
-//! comes first. For the set of another one room is made: by the newest of the address that holds most, where
-//! that is more than its share, and else by the oldest of all. So nobody keeps others from waiting, neither
-//! with many sets from one address nor with few from many.
+//! Templates are repeated every minute or every few hundred datagrams, so a capture that begins in the
+//! middle starts with records that cannot be read yet. They wait here, with the header that dates them,
+//! within a limit in bytes. When there is no room, a set from an exporter's address that holds more than its
+//! fair share (a 64th of all bytes) is skipped itself, since templates for the oldest records come first.
+//! For a set from another address room is made: by dropping the newest set of the address that holds most,
+//! where that is more than its share, and otherwise the oldest of all. So no sender can keep others from
+//! waiting, neither with many sets from one address nor with few from many.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,10 +17,10 @@ use core::net::IpAddr;
 use super::domain::DomainKey;
 use super::message::Header;
 
-/// Whose records of which template.
+/// The domain and the identifier of a template.
 type Template = (DomainKey, u16);
 
-/// A set that waits.
+/// A waiting set.
 #[derive(Clone, Debug)]
 pub(super) struct HeldSet {
     pub(super) header: Header,
@@ -28,17 +28,17 @@ pub(super) struct HeldSet {
 }
 
 impl HeldSet {
-    /// What it costs to hold it.
+    /// The memory that it takes.
     fn cost_bytes(&self) -> usize {
         size_of::<HeldSet>() + self.body.len()
     }
 }
 
-/// What was skipped so that a set can wait, or because it cannot.
+/// Sets skipped to make room for another, or because they cannot wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
     pub(super) sets: u64,
-    /// Of their bodies.
+    /// Bytes of their bodies.
     pub(super) bytes: u64,
 }
 
@@ -49,12 +49,12 @@ impl Dropped {
     }
 }
 
-/// All sets that wait.
+/// All waiting sets.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     capacity_bytes: usize,
     used_bytes: usize,
-    /// Each with the number of its coming.
+    /// Each with its arrival number.
     sets: BTreeMap<Template, VecDeque<(u64, HeldSet)>>,
     /// In the order in which they came.
     by_number: BTreeMap<u64, Template>,
@@ -64,7 +64,7 @@ pub(super) struct Held {
     coming: u64,
 }
 
-/// What waits of one address.
+/// The waiting sets of one address.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     bytes: usize,
@@ -84,7 +84,8 @@ impl Held {
         }
     }
 
-    /// Holds a set, if there is room or can be made; says what was skipped, which may be the set itself.
+    /// Holds a set, if there is room or room can be made; returns what was skipped, which may be the set
+    /// itself.
     pub(super) fn hold(&mut self, domain: DomainKey, id: u16, set: HeldSet) -> Dropped {
         let (mut dropped, cost_bytes) = (Dropped::default(), set.cost_bytes());
         let fair_bytes = self.capacity_bytes / 64;
@@ -119,7 +120,7 @@ impl Held {
         sets.into_iter().map(leaves).collect()
     }
 
-    /// All that still wait.
+    /// All sets that still wait.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = HeldSet> + use<> {
         let all = core::mem::replace(self, Held::new(self.capacity_bytes));
         all.sets.into_values().flatten().map(|(_, set)| set)
@@ -140,7 +141,7 @@ impl Held {
         set
     }
 
-    /// Counts a set that comes or leaves.
+    /// Counts a set that is added or removed.
     fn account(&mut self, address: IpAddr, number: u64, cost_bytes: usize, comes: bool) {
         let waiting = self.by_address.entry(address).or_default();
         self.holders.remove(&(waiting.bytes, address));
@@ -206,7 +207,7 @@ mod tests {
         let dropped = held.hold(domain(2, 7), 300, set(5, 1_000));
         assert_eq!(dropped, Dropped { sets: 1, bytes });
         assert!(held.take(domain(1, 63), 256).is_empty(), "its newest");
-        // More than a fair share of its own is not had at the cost of others.
+        // An address beyond its fair share does not displace the sets of others.
         assert_eq!(held.hold(domain(2, 7), 300, set(6, 1_000)), Dropped { sets: 1, bytes });
         assert_eq!(firsts(held.take(domain(2, 7), 300)), [5]);
     }
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(held.hold(domain(1, 0), 256, set(1, 64_001)).sets, 1, "more than all room");
     }
 
-    /// What is counted is what waits, by the sets themselves.
+    /// The counts agree with the waiting sets themselves.
     fn assert_counted(held: &Held) {
         let mut by_address: BTreeMap<IpAddr, Waiting> = BTreeMap::new();
         let mut by_number = BTreeMap::new();

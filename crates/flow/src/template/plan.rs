@@ -1,15 +1,15 @@
-//! A template compiled: where to read what, decided once for all of its records.
+//! A compiled template: which bytes fill which slot, decided once for all of its records.
 //!
-//! Of a template's fields, few say anything of a flow, and several may say the same. Compiling keeps
-//! the best field for each slot as a [`Step`] (where, how long, how, into which slot) and forgets the
-//! others, whose lengths are all that is needed of them. A record is then read by running through the
-//! steps. Slots no step writes keep their zero from record to record, so nothing is cleared between.
+//! Few of a template's fields matter for a flow, and several may mean the same. Compiling keeps the best
+//! field for each slot as a [`Step`] (where, how long, how, into which slot) and only the lengths of the
+//! others. A record is then read by running through the steps. Slots that no step writes stay zero from
+//! record to record, so nothing is cleared in between.
 //!
 //! Where every field has its length in the template, steps hold offsets into the record. Where one
 //! does not, the lengths are walked first, and steps are relative to the beginnings of fields.
 //!
-//! A field may hold records of other templates (RFC 6313). YAF tells the flags of TCP in them; nothing else
-//! is read there, for what else is known of a flow stands beside the list.
+//! A field may hold records of other templates (RFC 6313). YAF puts the flags of TCP there; nothing else is
+//! read from them, because everything else about a flow stands beside the list.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use super::element::{Meaning, Read, SLOTS, Slot, is_list, meaning};
 use crate::bytes::be16;
 use crate::counts::Skip;
 
-/// What was read of one record.
+/// The values read from one record.
 #[derive(Clone, Debug)]
 pub(super) struct Values([u64; SLOTS]);
 
@@ -33,23 +33,23 @@ impl Values {
         self.0[slot as usize]
     }
 
-    /// Forgets the flags that a list told.
+    /// Forgets the flags from a list.
     pub(super) fn forget_flags(&mut self) {
         FLAGS.into_iter().for_each(|(slot, reverse)| self.0[slot.index(reverse)] = 0);
     }
 
-    /// The value of a slot that there is for each direction.
+    /// The value of a slot that exists for each direction.
     pub(super) fn of(&self, slot: Slot, reverse: bool) -> u64 {
         self.0[slot.index(reverse)]
     }
 }
 
-/// What the records of a template are.
+/// What the records of a template describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateKind {
     Flows,
     Options,
-    /// Passed over, for this reason.
+    /// Skipped, for this reason.
     Skipped(Skip),
 }
 
@@ -61,9 +61,9 @@ pub(super) struct Plan {
     steps: Box<[Step]>,
     /// A bit for each slot that is written.
     written: u64,
-    /// How starts and ends are told, forward and reverse.
+    /// How starts and ends are encoded, forward and reverse.
     times: [[Option<Read>; 2]; 2],
-    /// Number of the field that holds records of other templates, where these may tell more than this one.
+    /// Number of the field that holds records of other templates, where these may add to this one.
     list: Option<usize>,
     /// Are bytes those of payload alone, forward and reverse?
     counts_payload: [bool; 2],
@@ -112,7 +112,7 @@ fn is_of_flags(slot: u8) -> bool {
 }
 
 impl Plan {
-    /// Compiles a template; `None` if its records would have no length, or none that fits a set.
+    /// Compiles a template; `None` if its records would be empty, or too long for a set.
     pub(super) fn new(definition: &Definition) -> Option<Plan> {
         let layout = Layout::of(definition)?;
         let mut best: [Option<(u8, Step)>; SLOTS] = [None; SLOTS];
@@ -151,29 +151,29 @@ impl Plan {
         self.kind
     }
 
-    /// Does a record say this?
+    /// Does a record have a value for this slot?
     pub(super) fn has(&self, slot: Slot, reverse: bool) -> bool {
         self.written & 1 << slot.index(reverse) != 0
     }
 
-    /// How this time is told, if it is.
+    /// How this time is encoded, if it is there.
     pub(super) fn time(&self, slot: Slot, reverse: bool) -> Option<Read> {
         self.times[usize::from(reverse)][usize::from(slot == Slot::End)]
     }
 
-    /// Does a record tell flags, of either direction?
+    /// Does a record have flags, of either direction?
     pub(super) fn tells_flags(&self) -> bool {
         FLAGS.into_iter().any(|(slot, reverse)| self.has(slot, reverse))
     }
 
-    /// The records of other templates that a record holds: the number of each template, and its records. What
-    /// contradicts itself ends them.
+    /// The records of other templates that a record holds: the number of each template, and its records.
+    /// Contradictory content ends the iteration.
     pub(super) fn listed<'a>(&self, fields: Fields<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
         let list = self.list.and_then(|field| match fields {
             Fields::Walked(record, places) => record.get(places[field].clone()),
             Fields::Fixed(_) => None,
         });
-        // What the lists mean for each other stands first.
+        // The semantics of the list come first.
         let mut rest = list.and_then(|list| list.get(1..)).unwrap_or_default();
         core::iter::from_fn(move || {
             let id = rest.get(..2).map(|id| be16(id, 0))?;
@@ -184,7 +184,7 @@ impl Plan {
         })
     }
 
-    /// Has a record a list that may tell more?
+    /// Does a record have a list that may add to it?
     pub(super) fn has_list(&self) -> bool {
         self.list.is_some()
     }
@@ -225,7 +225,7 @@ impl Plan {
     }
 
     /// Cuts `body` into records; each is given to `take` with its length. `places` is scratch space.
-    /// Gives back what is left over.
+    /// Returns what is left over.
     pub(super) fn cut<'a>(
         &self,
         mut body: &'a [u8],
@@ -268,7 +268,7 @@ impl Plan {
     }
 }
 
-/// What is left of a set behind its last record.
+/// The rest of a set behind its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left<'a> {
     /// Too little for a record.
@@ -355,8 +355,8 @@ fn number(field: &[u8]) -> u64 {
     }
 }
 
-/// A moment of the NTP format (RFC 5905, section 6), ns since 1970; 0 stands for none. Seconds below
-/// 1970's are those of the era that begins in 2036.
+/// A moment of the NTP format (RFC 5905, section 6), ns since 1970; 0 means no time. Seconds before 1970
+/// belong to the era that begins in 2036.
 fn since_1970_ns(moment: u64) -> u64 {
     const FROM_1900_TO_1970_SECS: u32 = 2_208_988_800;
     if moment == 0 {

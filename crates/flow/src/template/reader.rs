@@ -12,7 +12,7 @@ use super::sampling::Samplers;
 use crate::counts::{Counts, Skip};
 use crate::record::FlowRecord;
 
-/// A template, and how to read by it.
+/// A template, and how to read its records.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) place: Place,
@@ -20,7 +20,7 @@ pub(super) struct Known {
     pub(super) plan: Plan,
 }
 
-/// What an observation domain's options records say: its samplers, and when its exporter started.
+/// Information from an observation domain's options records: its samplers, and when its exporter started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speaker {
     pub(super) samplers: Samplers,
@@ -79,7 +79,7 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
     }
 }
 
-/// Reads the flags that a record tells in its lists; how many of these are of templates that are not known.
+/// Reads the flags from a record's lists; returns how many of these have an unknown template.
 fn read_list(
     plan: &Plan,
     fields: Fields<'_>,

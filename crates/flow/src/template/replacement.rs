@@ -1,34 +1,36 @@
-//! Which entry of a full table goes: a policy that strangers cannot turn against an exporter in use.
+//! Replacement policy of a full table, which attackers cannot turn against an exporter in use.
 //!
-//! Anybody can send a datagram over UDP, from any address that he writes into it, and each may bring a
-//! template of a new observation domain. If a full table refuses new entries, one sender can fill it and lock
-//! out every later exporter; if it evicts the least recently used entry, a sender that is faster than the
-//! exporters evicts theirs. Here every entry belongs to an *owner*, the exporter's address, and has a *class*, by
-//! the number of datagrams in which it was useful, that is, in which records were read by it: none, 1 to 7, 8
-//! to 63, 64 to 511, more. Three rules say which entry goes.
+//! Any host can send a UDP datagram with any source address, and each datagram may bring a template of a new
+//! observation domain. If a full table refuses new entries, one sender can fill it and lock out every later
+//! exporter; if it evicts the least recently used entry, a sender that is faster than the exporters evicts
+//! theirs. Here every entry belongs to an *owner*, the exporter's address, and has a *class*, by the number of
+//! datagrams in which it was useful, that is, in which it was used to read records: none, 1 to 7, 8 to 63, 64 to
+//! 511, more. Three rules choose the entry to evict.
 //!
-//! 1. An owner may hold so many. Beyond that, one of its own goes, of its lowest class.
-//! 2. When the table is full, one of the lowest class goes. But the class of those that were never useful
-//!    keeps a quarter of the table; it gives way only when it has more.
-//! 3. In a class the least recently useful goes. Where one owner has more than its fair share of the class,
-//!    the owner that has most gives way first; for this, being renewed counts as being useful.
+//! 1. An owner has a maximum number of entries. Beyond that, one of its own is evicted, from its lowest
+//!    class.
+//! 2. When the table is full, an entry of the lowest class is evicted. But entries that were never useful
+//!    keep a quarter of the table; they are evicted only when they have more.
+//! 3. In a class the least recently useful entry is evicted. Where an owner has more than its fair share of
+//!    the class, the owner with the most entries loses one first; for this, being renewed counts as being
+//!    useful.
 //!
-//! Why no stranger can silence an exporter in use: say that an exporter has at most a fair share (64 of
+//! Why no attacker can silence an exporter in use: assume that an exporter has at most a fair share (64 of
 //! 16,384 templates), which is more than routers have.
 //!
-//! - *From one address*, invented or not, a stranger meets rule 1 and rule 3: it is over its share, and every
-//!   further template costs one of its own. The same holds for any number of addresses that hold more than
-//!   the fair share each, as they must when there are less than 256 of them to fill the table.
-//! - *From many invented addresses*, templates alone are of the lowest class and replace each other (rule
-//!   2). An exporter whose records were read once is out of their reach, as long as those that were useful
-//!   fill no more than three quarters of the table.
-//! - *A newcomer among them* is of the lowest class too, until the first of its records comes, as it does at
-//!   once. It is lost only when more templates of strangers than a quarter of the table come between the
-//!   two, and then until its exporter repeats it; its records wait for that (`held`).
-//! - *With records beside their templates*, strangers rise as exporters do. But to replace an entry that was
+//! - *From one address*, spoofed or not, an attacker is limited by rule 1 and rule 3: it is over its share,
+//!   and every further template costs one of its own. The same holds for any number of addresses that each
+//!   hold more than the fair share, as they must when fewer than 256 of them fill the table.
+//! - *From many spoofed addresses*, templates alone stay in the lowest class and replace each other (rule 2).
+//!   An exporter whose records were read once is safe from them, as long as useful entries fill no more than
+//!   three quarters of the table.
+//! - *A new template of an exporter* is in the lowest class too, until the first of its records comes, which
+//!   is soon. It is lost only if more templates of attackers than a quarter of the table come between the
+//!   two, and then until its exporter repeats it; its records wait for that (`pending_records`).
+//! - *With records beside their templates*, attackers rise as exporters do. But to replace an entry that was
 //!   useful in n datagrams, three quarters of the table must have been useful in about as many and more
-//!   recently. That takes 12,288 times n datagrams before, and as many again each time the exporter is heard
-//!   once more: somebody who can do that sends more than the socket's buffer takes, and no table would help.
+//!   recently. That takes 12,288 times n datagrams before, and as many again each time the exporter sends
+//!   another one: such an attacker sends more than the socket's buffer takes, and no table would help.
 //!
 //! The cost for each set of records, [`Replacement::useful`], is one or two stores: entries are sorted again
 //! only before an eviction, each at most once for every time it was useful, so that all operations take
@@ -42,21 +44,21 @@ use core::net::IpAddr;
 const CLASS_FROM: [u32; 4] = [1, 8, 64, 512];
 const CLASSES: usize = CLASS_FROM.len() + 1;
 
-/// How many entries there may be.
+/// Limits on the number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     /// In all; at least one.
     pub(super) total: usize,
     /// Of one owner; at least one.
     pub(super) of_owner: usize,
-    /// Of one owner in one class, before it gives way to all others.
+    /// Of one owner in one class, before its entries are evicted first.
     pub(super) fair: usize,
-    /// That were never useful and need not give way to those that were.
+    /// Entries that were never useful and are still protected.
     pub(super) unproven: usize,
 }
 
 impl Shares {
-    /// A fair share is the 256th part, and that of entries which were never useful a quarter.
+    /// A fair share is a 256th of the table, and the share of entries that were never useful a quarter.
     pub(super) fn new(total: usize, of_owner: usize) -> Shares {
         let (total, of_owner) = (total.max(1), of_owner.clamp(1, total.max(1)));
         Shares { total, of_owner, fair: (total / 256).max(1), unproven: total / 4 }
@@ -67,7 +69,7 @@ impl Shares {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u32);
 
-/// The entries of a table, in the order in which they would go.
+/// The entries of a table, in the order of their eviction.
 #[derive(Clone, Debug)]
 pub(super) struct Replacement<T> {
     shares: Shares,
@@ -89,7 +91,7 @@ struct Entry<T> {
     used_at: u64,
     /// When it was useful or renewed.
     heard_at: u64,
-    /// The moment by which it stands in its class; not later than `heard_at`.
+    /// The moment by which it is ordered in its class; not later than `heard_at`.
     queued_at: u64,
 }
 
@@ -121,7 +123,7 @@ impl<T: Copy> Replacement<T> {
         self.now += 1;
     }
 
-    /// Makes sure that `owner` can have one more; says what had to go for it.
+    /// Ensures that `owner` can have one more entry; returns what was evicted for it.
     pub(super) fn make_room(&mut self, owner: IpAddr) -> Option<Gone<T>> {
         let place = if self.owners.get(&owner).is_some_and(|held| *held >= self.shares.of_owner) {
             self.least_of(owner)
@@ -134,7 +136,7 @@ impl<T: Copy> Replacement<T> {
         Some(Gone { what: entry.what, owner: entry.owner, was_useful: entry.uses > 0 })
     }
 
-    /// Takes an entry of `owner`, for which there is room.
+    /// Adds an entry of `owner`, for which there must be room.
     pub(super) fn enter(&mut self, owner: IpAddr, what: T) -> Place {
         let now = self.now;
         let (heard_at, queued_at) = (now, now);
@@ -149,7 +151,7 @@ impl<T: Copy> Replacement<T> {
         place
     }
 
-    /// Records of this datagram were read by the entry.
+    /// Notes that the entry was used to read records of this datagram.
     #[inline]
     pub(super) fn useful(&mut self, place: Place) {
         let now = self.now;
@@ -165,13 +167,13 @@ impl<T: Copy> Replacement<T> {
         }
     }
 
-    /// The entry was sent again.
+    /// Notes that the entry was sent again.
     pub(super) fn renewed(&mut self, place: Place) {
         let now = self.now;
         self.entry(place).heard_at = now;
     }
 
-    /// The entry is needed no more; says whether it was ever useful.
+    /// Removes an entry that is no longer needed; returns whether it was ever useful.
     pub(super) fn withdraw(&mut self, place: Place) -> bool {
         self.leave(place).uses > 0
     }
@@ -203,13 +205,13 @@ impl<T: Copy> Replacement<T> {
         entry
     }
 
-    /// Rule 1: the entry of `owner`, which has some, that goes first.
+    /// Rule 1: the entry of `owner`, which must have one, that is evicted first.
     fn least_of(&mut self, owner: IpAddr) -> Place {
         let class = (0..CLASSES).find(|class| self.classes[*class].by_owner.contains_key(&owner));
         self.least_in(class.expect("it has an entry"), Some(owner))
     }
 
-    /// Rules 2 and 3: the entry that goes first.
+    /// Rules 2 and 3: the entry that is evicted first.
     fn least(&mut self) -> Place {
         let unproven = self.classes[0].turns.len();
         let lowest = usize::from(unproven <= self.shares.unproven);
@@ -220,8 +222,8 @@ impl<T: Copy> Replacement<T> {
         self.least_in(class, owner)
     }
 
-    /// The least recently heard of a class, or of what `owner` has in it, once those that were heard since
-    /// stand where they belong.
+    /// The least recently heard entry of a class, or of `owner`'s entries in it, after entries that were
+    /// heard since have been put back in order.
     fn least_in(&mut self, class: usize, owner: Option<IpAddr>) -> Place {
         loop {
             let of_class = &self.classes[class];
@@ -238,7 +240,7 @@ impl<T: Copy> Replacement<T> {
     }
 }
 
-/// What had to go.
+/// An evicted entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone<T> {
     pub(super) what: T,
@@ -299,7 +301,7 @@ mod tests {
         Ipv4Addr::from(0x0a00_0000 + number).into()
     }
 
-    /// The rules as they are written: every entry looked at, every time.
+    /// The rules taken literally: every entry is examined, every time.
     struct Twin {
         shares: Shares,
         now: u64,
@@ -316,7 +318,7 @@ mod tests {
             self.entries.iter().filter(|entry| entry.0 == owner).count()
         }
 
-        /// The place of the entry that must go for one more of `owner`.
+        /// The place of the entry that is evicted for one more of `owner`.
         fn leaves(&self, by: IpAddr) -> Option<Place> {
             let all = || self.entries.iter();
             let least = |class: usize, owner: Option<IpAddr>| {
@@ -354,7 +356,7 @@ mod tests {
                 unproven: rng.below(total as u64) as usize,
             };
             let owners = 1 + rng.below(12);
-            // Some are heard of often, so that all classes are met.
+            // Some are heard often, so that all classes occur.
             let busy = 1 + rng.below(200);
             let mut twin = Twin { shares, now: 0, entries: Vec::new() };
             let mut table: Replacement<u64> = Replacement::new(shares);
@@ -371,7 +373,7 @@ mod tests {
                     assert_eq!(gone.is_some(), leaves.is_some(), "seed {seed}, step {number}");
                     twin.entries.retain(|one| Some(one.4) != leaves);
                     let place = table.enter(owner, number);
-                    // The place of what went is the one that is free.
+                    // The place of the evicted entry is the free one.
                     assert!(leaves.is_none_or(|left| left == place), "seed {seed}, step {number}");
                     twin.entries.push((owner, 0, 0, twin.now, place));
                     continue;
@@ -400,7 +402,7 @@ mod tests {
         }
     }
 
-    /// A table as it is in use, and an exporter in it whose entry was useful so often.
+    /// A table in use, and an exporter in it whose entry was useful `uses` times.
     fn with_exporter(uses: u32) -> (Replacement<&'static str>, Place) {
         let mut table = Replacement::new(Shares::new(16_384, 4_096));
         table.tick();
@@ -412,7 +414,7 @@ mod tests {
         (table, place)
     }
 
-    /// So many entries from each of so many addresses, each useful so often.
+    /// Entries from each of a number of addresses, each useful equally often.
     fn flood(
         table: &mut Replacement<&'static str>,
         addresses: u32,
@@ -450,7 +452,7 @@ mod tests {
             let (mut table, _) = with_exporter(0);
             assert_eq!(flood(&mut table, addresses, 100_000 / addresses, 0), Ok(()), "over shares");
         }
-        // The table is full of strangers that were useful, as full as it can be of them.
+        // The table is as full of attackers' useful entries as it can be.
         let (mut table, _) = with_exporter(1);
         assert_eq!(
             flood(&mut table, 40_000, 1, 1),

@@ -1,10 +1,10 @@
-//! Samplers: which packets an exporter looked at, as its options or its records say.
+//! Samplers: which packets an exporter sampled, according to its options or its records.
 //!
 //! A record may state its interval itself, or name a sampler (elements 48 or 302) whose interval an
-//! option gave, or say nothing and mean the only sampler of its domain. Options are sent now and
-//! then, so the first records of a capture come before them. Those go out with interval 0, which is
-//! the truth then; how many they were is counted once the domain does tell (`sampling_late`), so that
-//! whoever estimates from the records can set what came before it.
+//! option gave, or state nothing and mean the only sampler of its domain. Options are sent now and
+//! then, so the first records of a capture come before them. Those are passed on with interval 0,
+//! because it is still unknown; they are counted once the domain states an interval
+//! (`sampling_late`), so that an estimate from the records can correct the earlier ones.
 
 use alloc::collections::BTreeMap;
 
@@ -17,15 +17,16 @@ const SAMPLERS_MAX: usize = 1_024;
 /// The samplers of one domain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samplers {
-    /// The interval of records that name no sampler: the last one told, whoever's it is.
+    /// The interval of records that name no sampler: the last one stated, for any sampler.
     default: u32,
     by_id: BTreeMap<u64, u32>,
-    /// Records given without an interval, while none was known.
+    /// Records passed on without an interval, while none was known.
     untold: u64,
 }
 
 impl Samplers {
-    /// Learns from an option record; says how many records had been given without what it tells.
+    /// Learns from an option record; returns how many records had been passed on without its
+    /// interval.
     pub(super) fn learn(&mut self, plan: &Plan, values: &Values) -> u64 {
         let interval = stated(values);
         if interval == 0 {
@@ -56,18 +57,18 @@ impl Samplers {
         interval
     }
 
-    /// The interval that the domain told last; 0 if none.
+    /// The interval that the domain stated last; 0 if none.
     pub(super) fn told(&self) -> u32 {
         self.default
     }
 }
 
-/// The interval that values state: 1 packet in so many; 0 if they do not say.
+/// The interval that values state, 1 packet in this many; 0 if they state none.
 ///
-/// RFC 5477 has three ways: n packets in a row and then m left out (sections 8.2.2 and 8.2.3), n out
-/// of a population of m (8.2.5 and 8.2.6), and a probability (8.2.7). An interval of the first kind
-/// without a space comes last: some exporters mean 1 in n by it, others fill it with 1 beside the
-/// second way. Ratios are rounded to the nearest whole number.
+/// RFC 5477 has three kinds: n packets in a row and then m left out (sections 8.2.2 and 8.2.3), n
+/// out of a population of m (8.2.5 and 8.2.6), and a probability (8.2.7). An interval of the first
+/// kind without a space comes last: some exporters mean 1 in n by it, others set it to 1 beside the
+/// second kind. Ratios are rounded to the nearest whole number.
 fn stated(values: &Values) -> u32 {
     let ratio = |of: u64, out_of: u64| of.saturating_add(out_of / 2) / out_of;
     let get = |slot| values.get(slot);

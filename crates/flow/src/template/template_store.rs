@@ -1,4 +1,4 @@
-//! Every exporter and domain that is listened to: datagrams in, flow records out.
+//! Templates of every exporter and domain: datagrams in, flow records out.
 //!
 //! A template belongs to the domain that sent it: an exporter's address and a source ID (RFC 3954,
 //! section 5.1) or observation domain (RFC 7011, section 3.1). Two routers may use one identifier for
@@ -6,10 +6,9 @@
 //! the templates and the records of one domain from several ports, so only their numberings are kept
 //! apart.
 //!
-//! Whoever sends can invent both, and over UDP the address as well. So what is remembered is held to shares by
-//! address, and what goes when it is too much is chosen so that nobody loses what is in use to a stranger
-//! (`replacement`). It is counted, for the records of a template that went cannot be read until the template
-//! comes again.
+//! A sender can invent both, and over UDP the address as well. So each address has a limited share of memory,
+//! and evictions are chosen so that templates in use are not lost to an attacker (`replacement`). Evictions
+//! are counted, because the records of an evicted template cannot be read until the template comes again.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -26,19 +25,19 @@ use crate::evictions::Evictions;
 use crate::record::FlowRecord;
 use crate::sequence::{Numbered, Numbering};
 
-/// Where datagrams come from.
+/// The sender of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exporter {
-    /// The address that sends them.
+    /// The source address.
     pub address: IpAddr,
-    /// The port they are sent from; 0 where it is not known.
+    /// The source port; 0 where it is not known.
     pub port: u16,
 }
 
 /// Ports of a domain whose numbering is followed.
 const PORTS_MAX: usize = 64;
 
-/// How much is remembered, at most. Beyond it, what was least useful is forgotten and counted.
+/// Limits of memory. Beyond them, the least useful entries are forgotten and counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Domains of all exporters; at least 1.
@@ -70,22 +69,22 @@ impl Default for Limits {
     }
 }
 
-/// What is known of a domain.
+/// What is known about a domain.
 #[derive(Clone, Debug)]
 struct Domain {
     place: Place,
     templates: BTreeMap<u16, Known>,
     speaker: Speaker,
-    /// By the port that they come from.
+    /// Numberings by source port.
     numberings: BTreeMap<u16, Numbering>,
 }
 
-/// All exporters of NetFlow version 9 and IPFIX that are listened to.
+/// The state of all exporters of NetFlow version 9 and IPFIX.
 #[derive(Clone, Debug)]
 pub struct Session {
     limits: Limits,
     domains: BTreeMap<DomainKey, Domain>,
-    /// Which domain goes when there are too many, and which template.
+    /// The order in which domains are evicted, and templates.
     domain_order: Replacement<DomainKey>,
     template_order: Replacement<(DomainKey, u16)>,
     evictions: Evictions,
@@ -95,7 +94,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Nobody is known yet.
+    /// A session that knows no exporter yet.
     pub fn new(limits: Limits) -> Session {
         Session {
             domains: BTreeMap::new(),
@@ -141,7 +140,8 @@ impl Session {
         for set in sets {
             let (found_before, late_before) = (counts.records, counts.sets_late);
             let is_known = self.take_set(key, &header, set, counts, out);
-            // What waited is not of this datagram, and what waits has an unknown number of records.
+            // Sets that had waited are not from this datagram, and a set that waits has an unknown number of
+            // records.
             let is_own = is_known && counts.sets_late == late_before;
             records = match set {
                 Set::Records(..) if is_own => {
@@ -174,17 +174,17 @@ impl Session {
         self.domains.len()
     }
 
-    /// Templates that were forgotten because there were too many, and whose they were.
+    /// Templates that were forgotten because there were too many, by exporter.
     pub fn evictions(&self) -> &Evictions {
         &self.evictions
     }
 
-    /// The sampling intervals that domains told last, one for each that told any.
+    /// The last stated sampling interval of each domain that stated one.
     pub fn sampling_intervals(&self) -> impl Iterator<Item = u32> + '_ {
         self.domains.values().map(|domain| domain.speaker.samplers.told()).filter(|told| *told > 0)
     }
 
-    /// Makes sure that the domain is known.
+    /// Ensures that the domain is known.
     fn hear_of(&mut self, key: DomainKey, counts: &mut Counts) {
         if self.domains.contains_key(&key) {
             return;
@@ -203,7 +203,7 @@ impl Session {
         self.domains.insert(key, Domain { place, templates: BTreeMap::new(), speaker, numberings });
     }
 
-    /// Takes a set; says whether its records, if it has any, could be read.
+    /// Takes a set; returns whether its records, if it has any, could be read.
     fn take_set(
         &mut self,
         key: DomainKey,
@@ -269,7 +269,7 @@ impl Session {
         }
     }
 
-    /// Learns a template; says whether records can be read by it now.
+    /// Learns a template; returns whether records can be read by it now.
     fn learn_template(
         &mut self,
         key: DomainKey,
@@ -295,7 +295,7 @@ impl Session {
         true
     }
 
-    /// A place for a template that is new; another may have to go for it.
+    /// A place for a new template; another may be evicted for it.
     fn place_for(&mut self, what: (DomainKey, u16), counts: &mut Counts) -> Place {
         if let Some(gone) = self.template_order.make_room(what.0.address) {
             let (key, id) = gone.what;
@@ -306,7 +306,7 @@ impl Session {
         self.template_order.enter(what.0.address, what)
     }
 
-    /// Forgets a template whose redefinition cannot be used: by the old one records would be misread.
+    /// Forgets a template whose redefinition cannot be used: with the old one, records would be misread.
     fn forget(&mut self, key: DomainKey, id: u16) {
         if let Some(known) = self.domain(key).templates.remove(&id) {
             self.template_order.withdraw(known.place);
@@ -346,7 +346,7 @@ impl Session {
         }
     }
 
-    /// Reads a set of records, or holds it; says whether it was read.
+    /// Reads a set of records, or holds it; returns whether it was read.
     fn take_records(
         &mut self,
         key: DomainKey,
@@ -373,7 +373,7 @@ impl Session {
         false
     }
 
-    /// Compares the sequence number with what came before.
+    /// Compares the sequence number with those before.
     fn follow(
         &mut self,
         (key, port): (DomainKey, u16),

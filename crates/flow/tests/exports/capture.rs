@@ -1,4 +1,4 @@
-//! UDP payloads out of a pcap file, as far as the shared captures need it.
+//! UDP payloads from a capture file, as far as the shared captures need it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use nilometer_flow::template::Exporter;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Parsed, Transport, parse};
 
-/// The folder of shared flow exports; says in one line what is skipped without it.
+/// The folder of shared flow exports; without it, prints in one line what is skipped.
 pub fn shared(what: &str) -> Option<PathBuf> {
     let data = std::env::var_os("NILOMETER_DATA");
     if data.is_none() {
@@ -94,7 +94,7 @@ fn payload(frame: &[u8], transport: Transport) -> Option<(u16, &[u8])> {
     Some((source_port, &frame[at + 8..at + length]))
 }
 
-/// The exporter of files that do not name theirs.
+/// The exporter of files that do not name one.
 pub fn somebody() -> Exporter {
     Exporter { address: IpAddr::from([0, 0, 0, 0]), port: 0 }
 }

@@ -1,4 +1,4 @@
-//! The one door: formats mixed, refused, and counted together.
+//! The collector: formats mixed, refused, and counted together.
 
 use std::fs;
 
@@ -98,7 +98,7 @@ fn formats_have_their_names() {
     assert_eq!(all.map(Format::name), wanted);
 }
 
-/// The numbering of as many exporters is followed as may be known; the flows of all are read.
+/// The numbering of only as many exporters as the limit is followed; the flows of all are read.
 #[test]
 fn so_many_exporters_are_followed() {
     let limits = Limits { domains_max: 2, ..Limits::default() };
@@ -117,7 +117,7 @@ fn so_many_exporters_are_followed() {
         collector.receive(exporter, 1, &sent, &mut |_| flows += 1).unwrap();
     }
     assert_eq!((flows, collector.exporters()), (6, 2));
-    // Four between 1 and 5, six between 1 and 7; of the third nobody knows.
+    // Four between 1 and 5, six between 1 and 7; the third is not followed.
     assert_eq!(collector.counts().records_lost, 4 + 6);
 }
 

@@ -11,13 +11,13 @@ use nilometer_flow::flow_tools::{ByteOrder, Error, Header};
 use crate::capture::shared;
 use crate::hostile::Chance;
 
-/// What came of a file: its header, its flows, its counts, and whether its zlib stream was whole.
+/// The result of a file: its header, its flows, its counts, and whether its zlib stream was whole.
 pub fn decode(bytes: &[u8]) -> Result<(Header, Vec<FlowRecord>, Counts, bool), Error> {
     let header = Header::read(bytes)?;
     let (mut body, mut is_whole) = (bytes[header.header_bytes..].to_vec(), true);
     if header.is_compressed {
         let packed = std::mem::take(&mut body);
-        // What was unpacked before the damage stays.
+        // Bytes unpacked before the damage are kept.
         is_whole = ZlibDecoder::new(&packed[..]).take(4 << 20).read_to_end(&mut body).is_ok();
     }
     let (mut flows, mut counts) = (Vec::new(), Counts::default());
@@ -66,7 +66,7 @@ fn the_two_byte_orders_and_compressions_say_the_same() {
         decode(&fs::read(folder.join("spark-netflow/correct").join(name)).unwrap()).unwrap().1
     };
     let plain = flows("ftv7.2016-02-14.nocompress.bigend.sample");
-    // The three files were generated apart, each at its own moment: all but the times is equal.
+    // The three files were generated separately, each at its own moment: all but the times is equal.
     let told = |flows: &[FlowRecord]| -> Vec<_> {
         flows.iter().map(|flow| (flow.key, flow.packets, flow.octets, flow.tcp_flags)).collect()
     };

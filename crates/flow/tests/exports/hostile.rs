@@ -1,7 +1,7 @@
 //! Damage: datagrams and files changed at random never break a decoder, and its counts balance.
 //!
-//! Bases are made here and, where the shared data is, taken from real exporters. What a decoder may
-//! remember is limited; records given are limited by the bytes that announced them.
+//! Bases are made here and, where the shared data is present, taken from real exporters. A
+//! decoder's memory is limited; the number of records is limited by the bytes that announced them.
 
 use nilometer_flow::counts::Counts;
 use nilometer_flow::template::{Limits, Session};

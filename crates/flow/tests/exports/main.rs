@@ -1,4 +1,5 @@
-//! Decoders of exports: the documents' own examples, real exporters against others' counts, damage.
+//! Decoders of exports: the documents' own examples, real exporters against the counts of other
+//! programs, damage.
 
 mod capture;
 mod collector;

@@ -9,7 +9,7 @@ use nilometer_flow::nfcapd::{BlockHeader, Blocks, Compression, Error, FileHeader
 use crate::capture::shared;
 use crate::hostile::Chance;
 
-/// What came of a file whose blocks are not compressed, and the totals its writer counted.
+/// The result of a file whose blocks are not compressed, and the totals its writer counted.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<FlowRecord>, Counts, Option<Totals>), Error> {
     let (mut flows, mut counts) = (Vec::new(), Counts::default());
     let mut blocks = Blocks::new(bytes)?;
@@ -257,7 +257,7 @@ fn mutated_files_balance() {
     }
 }
 
-/// Appendix blocks are never compressed, and in layout 2 a block may say that it is not.
+/// Appendix blocks are never compressed, and in layout 2 a block may state that it is not.
 #[test]
 fn a_block_says_whether_it_is_compressed() {
     for compression in [Compression::None, Compression::Lzo, Compression::Lz4] {

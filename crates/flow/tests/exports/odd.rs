@@ -8,7 +8,7 @@ use crate::template::{
 #[test]
 fn an_uptime_may_have_wrapped() {
     let of = [&LEAST[..], &[iana(22, 4), iana(21, 4), iana(160, 8)]].concat();
-    // The exporter started 60 days ago, and its uptime wrapped after 49.7; or it does not say.
+    // The exporter started 60 days ago, and its uptime wrapped after 49.7; or it does not state its start.
     let day_ms = 86_400_000;
     let uptime_ms = 60 * day_ms;
     let ages = |system_init_ms: u64, [first, last]: [u64; 2]| {
@@ -35,7 +35,7 @@ fn what_initiators_sent_is_payload() {
     let told: Vec<_> =
         (heard.flows.iter()).map(|flow| (flow.packets, flow.octets, flow.payload_octets)).collect();
     assert_eq!(told, [(7, 500, Some(500)), (3, 90, Some(90))]);
-    // Where bytes of packets are counted as well, they are what counts.
+    // Where bytes of packets are counted as well, they are used.
     let both = [&of[..4], &[iana(1, 4)]].concat();
     let record = [&record[..20], &[0, 0, 2, 0]].concat();
     let heard = Heard::of(&[v9(1, 0, &[set(0, &template(256, &both)), set(256, &record)])]);
@@ -44,8 +44,8 @@ fn what_initiators_sent_is_payload() {
 
 #[test]
 fn flags_may_stand_in_a_list() {
-    // YAF, where it is not told to be as SiLK has it: flags of the first packet and of all, both ways, in a
-    // record of another template in a subTemplateMultiList.
+    // YAF without its SiLK mode: flags of the first packet and of all, both ways, in a record of another
+    // template in a subTemplateMultiList.
     let of =
         [&LEAST[..], &[(2, 4, Some(29_305)), iana(4, 1), iana(293, 0xffff), iana(7, 2)]].concat();
     let cert = |element| (element, 1, Some(6_871));
@@ -77,7 +77,7 @@ fn flags_may_stand_in_a_list() {
     assert!(heard.flows.iter().all(|flow| flow.key.protocol == 6));
 }
 
-/// By the old one its records would be cut in the wrong places.
+/// With the old template its records would be cut in the wrong places.
 #[test]
 fn a_template_that_cannot_be_redefined_is_forgotten() {
     let many: Vec<Field> = (0..600).map(|_| iana(1, 1)).collect();

@@ -1,7 +1,7 @@
-//! The same bytes read by crates of others: `netflow_parser` and `sflow-parser`, record by record.
+//! The same bytes read by independent crates: `netflow_parser` and `sflow-parser`, record by record.
 //!
-//! They agree wherever both give records at all. Where one gives more, a table below says how many and
-//! why; our own numbers are held against tshark's and pmacct's elsewhere (`real`).
+//! They agree wherever both return records at all. Where one returns more, a table below states how
+//! many and why; our own numbers are compared with tshark's and pmacct's elsewhere (`real`).
 
 use std::fs;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use sflow_parser::models::core::FlowData;
 use crate::capture::{Datagram, datagrams, shared, somebody};
 use crate::hostile::Chance;
 
-/// What both sides say of a flow: addresses, ports, protocol, packets, bytes.
+/// The fields of a flow that both sides report: addresses, ports, protocol, packets, bytes.
 type Told = (IpAddr, IpAddr, u16, u16, u8, u64, u64);
 
 fn ours(flow: &FlowRecord) -> Told {
@@ -31,13 +31,13 @@ fn ours(flow: &FlowRecord) -> Told {
     (source, destination, source_port, destination_port, key.protocol, flow.packets, flow.octets)
 }
 
-/// A record of theirs by numbers of elements: a value for each, where there is one.
+/// A record of the other crate, by element numbers: a value for each, where there is one.
 fn theirs<'a>(value: impl Fn(u16) -> Option<&'a FieldValue>) -> Option<Told> {
     let first = |numbers: &[u16]| numbers.iter().find_map(|number| value(*number));
     let address = |numbers: &[u16]| IpAddr::try_from(first(numbers)?).ok();
     let number = |numbers: &[u16]| first(numbers).and_then(FieldValue::as_u64).unwrap_or(0);
     let protocol = first(&[4]).and_then(FieldValue::as_u8).unwrap_or(0);
-    // Exporters write ICMP's type and code where ports stand.
+    // Exporters write ICMP's type and code in the place of ports.
     let port =
         |element| if matches!(protocol, 6 | 17 | 132) { number(&[element]) as u16 } else { 0 };
     Some((
@@ -78,7 +78,7 @@ fn of_ipfix(packet: &IPFix) -> Vec<Told> {
     data.flatten().filter_map(told).collect()
 }
 
-/// What datagrams say to both, sorted.
+/// The flows that both find in datagrams, sorted.
 fn both(received: &[Datagram]) -> [Vec<Told>; 2] {
     let (mut collector, mut parser) = (Collector::new(Limits::default()), AutoScopedParser::new());
     let (mut mine, mut yours) = (Vec::new(), Vec::new());
@@ -100,7 +100,8 @@ fn both(received: &[Datagram]) -> [Vec<Told>; 2] {
     [mine, yours]
 }
 
-/// Where the two differ: the first datagram's name, their records, those that both have, and why.
+/// Where the two differ: the first datagram's name, the other crate's records, those that both have,
+/// and why.
 const DIFFERENT: [(&str, usize, usize, &str); 10] = [
     ("ipfix", 12, 6, "the file is three messages; a datagram is one"),
     ("ipfix_test_ixia_tpldata256", 0, 0, "they give no record of this set"),
@@ -158,7 +159,8 @@ fn templates_say_the_same_to_another() {
     assert!(compared > 48 && common > 430, "{common} in {compared}");
 }
 
-/// Datagrams of chance: sound ones, and ones whose count says more or less than is there.
+/// Random datagrams: valid ones, and ones whose count is larger or smaller than the records that are
+/// there.
 #[test]
 fn fixed_records_say_the_same_to_another() {
     let (mut chance, mut alike) = (Chance(23), 0);
@@ -205,7 +207,8 @@ fn fixed_records_say_the_same_to_another() {
     assert!(alike > 10_000, "{alike}");
 }
 
-/// What the headers that another found in a datagram of sFlow say, and how often they were sampled.
+/// The flows in the headers that the other crate found in an sFlow datagram, with their sampling
+/// rates.
 fn sampled(datagram: &[u8]) -> Vec<(Told, u32)> {
     let datagram = sflow_parser::parse_datagram(datagram).expect("a datagram of sFlow");
     let mut told = Vec::new();

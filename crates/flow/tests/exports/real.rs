@@ -1,4 +1,4 @@
-//! NetFlow v9 and IPFIX of real exporters, against what other programs counted.
+//! NetFlow v9 and IPFIX of real exporters, against the counts of other programs.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nilometer_flow::template::{Limits, Session};
 
 use crate::capture::{datagrams, shared, somebody};
 
-/// What came of the datagrams of some files, in their order.
+/// The results of the datagrams of some files, in their order.
 fn decode(files: &[Vec<u8>]) -> (Vec<FlowRecord>, Counts) {
     let (mut session, mut counts) = (Session::new(Limits::default()), Counts::default());
     let mut flows = Vec::new();
@@ -66,7 +66,7 @@ fn every_exporter_has_its_counts_whatever_comes_first() {
             let day_ns = 86_400_000_000_000;
             assert!(flow.end_ns - flow.start_ns <= day_ns, "{line}: {flow:?}");
         }
-        // Templates last: everything waits for them, and then comes out the same.
+        // Templates last: everything waits for them, and the result is the same.
         files.reverse();
         let (late_flows, late) = decode(&files);
         assert_eq!((late.flows, late.skips), (counts.flows, counts.skips), "{line}");
@@ -76,7 +76,7 @@ fn every_exporter_has_its_counts_whatever_comes_first() {
     assert_eq!(rows, 40);
 }
 
-/// The sum of a number that every line of a file of JSON objects has.
+/// The sum of one field over the lines of a file of JSON objects.
 fn json_sum(text: &str, name: &str) -> u64 {
     let name = format!("\"{name}\": ");
     let numbers = text.split(&name).skip(1);
@@ -87,7 +87,8 @@ fn json_sum(text: &str, name: &str) -> u64 {
 fn captures_have_the_sums_that_pmacct_found() {
     let Some(folder) = shared("captures of exports with pmacct's sums") else { return };
     let folder = folder.join("pmacct");
-    // Captures, the file of pmacct's sums, flows, options, and by what pmacct has multiplied.
+    // Captures, the file of pmacct's sums, flows, options, and the factor by which pmacct
+    // multiplied.
     let table: [(&[&str], &str, u64, u64, u64); 8] = [
         (&["100-IPFIXv10-CISCO/traffic-00"], "100-IPFIXv10-CISCO", 12, 0, 1),
         (

@@ -1,8 +1,9 @@
-//! A recording: what damaged exports of every format, made-up packets and split records come to.
+//! A recording: the results of damaged exports of every format, synthetic packets and split
+//! records.
 //!
-//! Nobody derived these numbers; they are what was said when they were written down, after each
-//! decoder had been tested against its document and real exporters. A line that changes on purpose
-//! is written anew with `UPDATE=1 cargo test --release -p nilometer-flow`, and then read: which
+//! These numbers were not derived; they are the results at the time of writing, after each decoder
+//! had been tested against its document and real exporters. A line that changes on purpose is
+//! written anew with `UPDATE=1 cargo test --release -p nilometer-flow`, and then read: which
 //! formats changed, and was that meant?
 
 use std::fmt::Write;
@@ -32,7 +33,7 @@ use crate::{flow_tools, nfcapd, sflow};
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/recorded.txt");
 
-/// What was said so far, and how much of it was flows.
+/// The digest so far, and how many flows are in it.
 struct Said {
     digest: Digest,
     flows: u64,
@@ -99,7 +100,7 @@ fn datagrams(table: &mut String) {
     }
 }
 
-/// Every element in every length, beside the least that is a flow.
+/// Every element in every length, beside the minimum of a flow.
 fn elements(table: &mut String) {
     const ENTERPRISES: [Option<u32>; 4] = [None, Some(29_305), Some(6_871), Some(9)];
     for enterprise in ENTERPRISES {
@@ -183,7 +184,7 @@ fn files(table: &mut String) {
     }
 }
 
-/// A packet of few hosts and ports, of a connection that may be anywhere in its life.
+/// A random packet between few hosts and ports, at any point of a connection.
 fn packet(chance: &mut Chance) -> IpPacket {
     const FLAGS: [u8; 9] = [0x02, 0x12, 0x10, 0x10, 0x18, 0x11, 0x14, 0x04, 0x10];
     let is_up = chance.below(2) == 0;
@@ -229,7 +230,7 @@ fn packet(chance: &mut Chance) -> IpPacket {
     }
 }
 
-/// Flow records that packets make, and round trips and connections among them.
+/// Flow records of random packets, with their round trips and connections.
 fn packets(table: &mut String) -> Vec<FlowRecord> {
     const SECOND_NS: u64 = 1_000_000_000;
     let config = MeterConfig {

@@ -37,7 +37,8 @@ fn expanded(drops: usize, records: &[Vec<u8>]) -> Vec<u8> {
     part(3, &[head, records.concat()].concat())
 }
 
-/// The first 64 bytes of a UDP packet with so much payload, in a frame whose checksum was stripped.
+/// The first 64 bytes of a UDP packet with `payload_bytes` of payload, in a frame whose checksum
+/// was stripped.
 fn header(payload_bytes: usize) -> Vec<u8> {
     let ends = ["10.1.0.1:4000".parse().unwrap(), "10.1.0.2:53".parse().unwrap()];
     let frame = build::ethernet(&build::udp(ends[0], ends[1], &vec![1; payload_bytes]));
@@ -230,7 +231,7 @@ fn agents_are_known_once_they_sent_something() {
     let sent = datagram(1, 1, &[flow_sample(0, &[header(100)])]);
     agents.receive(RECEIVED_NS, &sent, &mut counts, &mut |_| {}).unwrap();
     assert_eq!((agents.is_empty(), agents.len()), (false, 1));
-    // Of two that may be followed the third is heard, and not known.
+    // With a limit of two agents, the third is decoded, but not known.
     for host in [2, 3, 4] {
         let mut other = sent.clone();
         other[11] = host;

@@ -1,4 +1,4 @@
-//! Strangers who fill the collector's tables, and an exporter beside them whose records are read all the same.
+//! Attackers that fill the collector's tables, and an exporter whose records are still read.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -40,16 +40,16 @@ impl Speaks {
     }
 }
 
-/// A set of one record, told by its bytes.
+/// A set of one record, recognised by its count of bytes.
 fn record(bytes: u32) -> Vec<u8> {
     let words = [0xc633_6401, 0xcb00_7101, bytes, 1];
     set(256, &words.into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>())
 }
 
-/// What strangers do.
+/// The behaviour of attackers.
 #[derive(Clone, Copy, Debug)]
 struct Attack {
-    /// Addresses that they invent, and domains of each.
+    /// Addresses that they spoof, and domains of each.
     addresses: u32,
     domains: u32,
     /// Do they send records beside their templates?
@@ -59,9 +59,9 @@ struct Attack {
 struct Scene {
     collector: Collector,
     speaks: Speaks,
-    /// Domains that strangers have invented.
+    /// Domains that attackers have invented.
     invented: u32,
-    /// The bytes that the owner's records count, as they were read.
+    /// The byte counts of the owner's records, in the order read.
     read: Vec<u64>,
     strangers: u64,
 }
@@ -81,7 +81,7 @@ impl Scene {
         self.collector.receive(from, 0, datagram, out).expect("a sound export");
     }
 
-    /// So many datagrams of strangers.
+    /// Sends this many datagrams of attackers.
     fn attacked(&mut self, by: Attack, datagrams: u32) {
         for _ in 0..datagrams {
             let number = self.invented;
@@ -101,7 +101,7 @@ impl Scene {
     }
 }
 
-/// From one address and from many; each sends more than every table holds.
+/// From one address and from many; each attack sends more than every table holds.
 const ATTACKS: [Attack; 4] = [
     Attack { addresses: 1, domains: 100_000, with_records: false },
     Attack { addresses: 5, domains: 100_000, with_records: true },
@@ -116,7 +116,7 @@ fn all_records_of_an_exporter_are_read_whatever_templates_strangers_send() {
             let mut scene = Scene::new(speaks);
             scene.attacked(attack, 20_000);
             scene.owner_says(0, &[speaks.template()]);
-            // Fewer than the places that newcomers have among domains and templates.
+            // Fewer than the places that new entries have among domains and templates.
             scene.attacked(attack, 1_000);
             for number in 1..=RECORDS {
                 scene.owner_says(number, &[record(number)]);
@@ -145,7 +145,7 @@ fn strangers_with_records_do_not_silence_an_exporter_that_sends_regularly() {
     scene.owner_says(0, &[scene.speaks.template()]);
     for number in 1..=RECORDS {
         scene.owner_says(number, &[record(number)]);
-        // As soon as it was useful in eight datagrams, those of one are all that there are to go.
+        // As soon as it was useful in eight datagrams, only entries useful in one can be evicted.
         scene.attacked(attack, if number < 8 { 300 } else { 10_000 });
     }
     assert_eq!(scene.read.len(), RECORDS as usize);

@@ -70,7 +70,7 @@ pub fn ipfix(sequence: u32, domain: u32, sets: &[Vec<u8>]) -> Vec<u8> {
     [words(&[10, 16 + body.len()]), head(sequence, domain), body].concat()
 }
 
-/// What came of datagrams.
+/// The results of datagrams.
 pub struct Heard {
     session: Session,
     pub counts: Counts,
@@ -105,7 +105,7 @@ pub fn octets(addresses: &[[u8; 4]], numbers: &[u32]) -> Vec<u8> {
     [addresses.concat(), numbers].concat()
 }
 
-/// Source, destination, packets, bytes: the least that is a flow.
+/// Source, destination, packets, bytes: the minimum of a flow.
 pub const LEAST: [Field; 4] = [(8, 4, None), (12, 4, None), (2, 4, None), (1, 4, None)];
 
 pub fn least(number: u8) -> Vec<u8> {
@@ -390,7 +390,7 @@ fn what_says_nothing_of_a_flow_is_skipped_by_its_length() {
 
 #[test]
 fn numbers_may_be_short_and_the_last_of_twins_is_the_inner_one() {
-    // RFC 7011, section 6.2; both families in one template, as some exporters have it.
+    // RFC 7011, section 6.2; both families in one template, as some exporters do.
     let of = [iana(8, 4), iana(12, 4), iana(27, 16), iana(28, 16), iana(1, 3), iana(2, 1)];
     let of = [&of[..], &[iana(4, 1), iana(4, 1), iana(7, 2), iana(11, 2)]].concat();
     let v6 = |last: u8| [&[0xfd][..], &[0; 14], &[last]].concat();
@@ -425,7 +425,7 @@ fn limits_hold() {
     assert_eq!(heard.counts.bytes.padding, 0, "and what follows them was found");
 }
 
-/// RFC 5103, section 6.3: who opened, where the exporter says it; where it does not, by the first
+/// RFC 5103, section 6.3: the opening side, where the exporter states it; otherwise by the first
 /// flags (CERT, element 14).
 #[test]
 fn a_biflows_direction_says_who_opened() {

@@ -39,7 +39,7 @@ const ELEMENTS: [(u16, &[u16]); 19] = [
 /// A record's fields, each element's last occurrence.
 type Read = BTreeMap<u16, Vec<u8>>;
 
-/// One record of this template, and what it says.
+/// One record of this template, and its fields.
 fn record(chance: &mut Chance, of: &[Field]) -> (Vec<u8>, Read) {
     let (mut bytes, mut read) = (Vec::new(), Read::new());
     for (element, length, _) in of {
@@ -52,7 +52,7 @@ fn record(chance: &mut Chance, of: &[Field]) -> (Vec<u8>, Read) {
                 bytes.extend([255, (length >> 8) as u8, length as u8]);
             }
         }
-        // Often zero, so that what is absent and what is nothing are both met.
+        // Often zero, so that both absent and zero values occur.
         let is_zero = chance.below(4) == 0;
         let value: Vec<u8> =
             (0..length).map(|_| if is_zero { 0 } else { chance.below(256) as u8 }).collect();
@@ -75,7 +75,7 @@ fn address(read: &Read, four: u16, six: u16, is_six: bool) -> IpAddr {
     }
 }
 
-/// What the engine must give for a record, as far as it can be told without times.
+/// Checks the engine's flow for a record, except for its times.
 fn agrees(flow: &FlowRecord, read: &Read) {
     let has_six = read.contains_key(&27) && read.contains_key(&28);
     let is_six = has_six && number(read, &[8]) == 0 && number(read, &[12]) == 0;
