@@ -1,7 +1,7 @@
-//! What is read and written: captures, flow exports and tables, documents, directories of results, and lines on stderr.
+//! Input and output: captures, flow exports and tables, documents, directories of results, and lines on stderr.
 //!
-//! [`input`] recognises and streams what others wrote, [`table`] is Parquet and text, [`document`] TOML and JSON and
-//! the one place where files are written whole, [`harpoon`] Harpoon's own configurations.
+//! [`input`] recognises and streams files of other programs, [`table`] is Parquet and text, [`document`] TOML and
+//! JSON and the only place where whole files are written, [`harpoon`] Harpoon's own configurations.
 
 #[macro_use]
 pub mod said;

@@ -1,25 +1,26 @@
-//! What is said to people: one door for every line on stderr, and names made fit to be shown.
+//! Messages: the only writer of lines on stderr, and escaping of names for display.
 //!
-//! Names of files and words out of files may hold anything: an escape sequence that recolours or rewrites
-//! a terminal, a line feed that makes two lines of one, marks that turn the direction of writing round so
-//! that a name reads as another. All of these are shown as escapes, as in a Rust string.
+//! Names of files and words from files may contain anything: an escape sequence that recolours or
+//! rewrites a terminal, a line feed that splits a line in two, marks that reverse the direction of
+//! writing so that a name reads as another. All of these are shown as escapes, as in a Rust string.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 use std::path::Path;
 
-/// Says one line on stderr, with the program's name before it.
+/// Prints one line on stderr, with the program's name before it.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::said::line(format_args!($($words)*)) };
 }
 
-/// Says one line on stderr, with the program's name before it; whatever is in it, it stays one line.
+/// Prints one line on stderr, with the program's name before it; whatever it contains, it stays one
+/// line.
 pub fn line(words: fmt::Arguments<'_>) {
     eprintln!("nilometer: {}", plain(&words.to_string()));
 }
 
-/// A text without anything that a terminal or a page would obey instead of showing it.
+/// A text with everything escaped that a terminal or a page would interpret instead of showing.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -34,13 +35,13 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A path as people are shown it.
+/// A path, escaped for display.
 pub fn shown(path: &Path) -> impl Display {
     plain(&path.display().to_string()).into_owned()
 }
 
-/// Control characters, line and paragraph separators, and what turns the direction of writing or is
-/// nothing to see (Unicode's Bidi_Control and the zero-width ones).
+/// Control characters, line and paragraph separators, and letters that change the direction of
+/// writing or are invisible (Unicode's Bidi_Control and the zero-width ones).
 pub fn is_unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(

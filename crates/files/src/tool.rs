@@ -1,15 +1,14 @@
-//! Which program writes: its version and the commit that it was built from, as every file of results names them.
+//! The version of this program and the commit that it was built from, as every file of results names them.
 //!
-//! The binary says both when it begins ([`name`]). They are not known here at build time on purpose: a library that
-//! held the commit would be built anew, and all that use it, with every commit.
+//! The binary sets both when it starts ([`name`]). They are deliberately not known here at build time: a library
+//! that contained the commit would be rebuilt with every commit, and so would all crates that use it.
 
 use std::sync::OnceLock;
 
-/// What the binary said: version with its commit, and the commit.
+/// As set by the binary: the version with its commit, and the commit.
 static NAMED: OnceLock<[&str; 2]> = OnceLock::new();
 
-/// Says which program this is: the version, with the commit in parentheses, and the commit alone. Only the first call
-/// counts.
+/// Sets the version, with the commit in parentheses, and the commit alone. Only the first call has an effect.
 pub fn name(version: &'static str, commit: &'static str) {
     NAMED.set([version, commit]).ok();
 }
@@ -19,7 +18,8 @@ pub fn version() -> &'static str {
     NAMED.get().map_or(concat!(env!("CARGO_PKG_VERSION"), " (unknown)"), |[version, _]| version)
 }
 
-/// The commit: twelve digits, `-dirty` behind them when its sources were changed since, or `unknown`.
+/// The commit: twelve digits, with `-dirty` behind them when the sources had been changed since, or
+/// `unknown`.
 pub fn commit() -> &'static str {
     NAMED.get().map_or("unknown", |[_, commit]| commit)
 }

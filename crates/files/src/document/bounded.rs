@@ -1,12 +1,12 @@
-//! The one place where a file is read whole: within a limit on what comes out of it.
+//! The only place where a whole file is read, within a limit on its length.
 //!
-//! What the system says of a file's length bounds nothing. A device, a pipe and most of what lies in `/proc`
-//! have the length 0 and no end, and a regular file may grow while it is read. So nobody asks for the length:
-//! one byte more than the limit is asked for, and if it comes, the file is refused.
+//! The length that the system reports for a file is not a bound. A device, a pipe and most files in `/proc`
+//! have the length 0 and no end, and a regular file may grow while it is read. So the length is not used: the
+//! reader requests one byte more than the limit, and refuses the file if that byte comes.
 //!
-//! What a parser holds is a multiple of the text. For JSON that goes straight into its types it is up to 8
-//! bytes for each byte, for TOML up to 85 where a text was made for the purpose, which is why
-//! [`TOML_BYTES_MAX`] is so much smaller; XML is also bounded by its nodes, where it is read.
+//! A parser's memory is a multiple of the text. For JSON that is parsed directly into its types it is up to 8
+//! bytes for each byte, for TOML up to 85 for a text made for the purpose, which is why [`TOML_BYTES_MAX`] is
+//! so much smaller; the reader of XML also limits its nodes.
 
 use std::fs::File;
 use std::io::Read;
@@ -36,7 +36,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String> {
     text_of(file, &shown, bytes_max)
 }
 
-/// The text that `reader` brings; errors call it `shown`.
+/// The text from `reader`; errors call it `shown`.
 ///
 /// # Errors
 /// When it cannot be read, has more than `bytes_max` bytes, or is not UTF-8.
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(read(b"four", 4), Ok("four".to_owned()));
         let refused = read(b"fives", 4).expect_err("a byte too many");
         assert!(refused.contains("it: has more than 4 bytes"), "{refused}");
-        // A letter that the limit cuts is no reason to call the text damaged.
+        // A letter that the limit cuts must not be reported as damage of the text.
         let refused = read("fivé".as_bytes(), 4).expect_err("a byte too many");
         assert!(refused.contains("more than 4 bytes"), "{refused}");
         let refused = read(b"ab\xffc", 4).expect_err("no text");

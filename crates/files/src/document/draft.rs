@@ -1,11 +1,10 @@
-//! A file that appears whole or not at all: the one way in which files of ours come about.
+//! A file that appears whole or not at all: the only way in which our files are created.
 //!
 //! It is written without a name where the file system can do that (`O_TMPFILE`), so that nothing is
-//! left even by a kill that cannot be caught, and under a hidden name elsewhere, which goes when the
-//! draft is dropped. Hidden names are random and made with `O_EXCL` and `O_NOFOLLOW`: nobody can lay
-//! a file or a link in their way. [`Draft::publish`] gives the file its name in one step. It takes the
-//! place of the file that stood there when the draft was begun and of no other: what somebody puts
-//! under the name meanwhile is his.
+//! left even by a kill that cannot be caught, and under a hidden name elsewhere, which goes when the draft is
+//! dropped. Hidden names are random and made with `O_EXCL` and `O_NOFOLLOW`: no file or link can be placed in
+//! their way. [`Draft::publish`] gives the file its name in one step. It replaces the file that was there
+//! when the draft was begun and no other: a file that another process puts there meanwhile is kept.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,7 +28,7 @@ use super::results::marker::Marker;
 const MODE: u32 = 0o666;
 /// Where the process's open files are as links.
 const OPEN_FILES: &str = "/proc/self/fd";
-/// How often another random name is tried.
+/// How many random names are tried.
 const NAMES_TRIED: usize = 8;
 
 /// A file being written that has no name yet.
@@ -38,19 +37,19 @@ pub struct Draft {
     file: File,
     directory: Arc<OwnedFd>,
     name: OsString,
-    /// What errors call it.
+    /// Its name in errors.
     shown: String,
-    /// What it takes the place of.
+    /// The entry that it replaces.
     replaces: Option<Entry>,
     /// The hidden name, while the file has one.
     hidden: Option<OsString>,
-    /// The list that its directory keeps of its files.
+    /// The list of files in its directory of results.
     marker: Option<Arc<Marker>>,
 }
 
 impl Draft {
-    /// Begins the file that will be `path`, in the place of what was found there before. A symbolic link
-    /// stays, and what it leads to is replaced; a file that is replaced leaves its permissions to the new one.
+    /// Begins the file that will be `path`, replacing the entry that was found there before. A symbolic link
+    /// stays, and its target is replaced; the new file takes over the permissions of the old one.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -59,7 +58,7 @@ impl Draft {
         Draft::begin(Arc::new(directory), &name, path.display().to_string(), replaces, None)
     }
 
-    /// Begins a file of a directory that keeps a list of its files; it takes the place of `replaces`.
+    /// Begins a file of a directory that keeps a list of its files; it replaces `replaces`.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -80,7 +79,7 @@ impl Draft {
         replaces: Option<Entry>,
         marker: Option<Arc<Marker>>,
     ) -> Result<Draft> {
-        // A file without a name is given one by way of what the process has open.
+        // A file without a name gets one through the process's list of open files.
         let nameless = Path::new(OPEN_FILES).is_dir().then(|| open_nameless(&*directory)).flatten();
         let made = match nameless {
             Some(file) => Ok((file, None)),
@@ -97,7 +96,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// The same, for its owner's eyes alone: a secret.
+    /// The same draft, readable only by its owner: for a secret.
     ///
     /// # Errors
     /// When the file system refuses.
@@ -112,7 +111,7 @@ impl Draft {
         &self.shown
     }
 
-    /// Brings what was written to the disk.
+    /// Flushes the file to the disk.
     ///
     /// # Errors
     /// When the disk fails.
@@ -120,7 +119,8 @@ impl Draft {
         self.file.sync_all().map_err(|error| anyhow!("cannot write {}: {error}", self.shown))
     }
 
-    /// Brings the file to the disk, and then gives it its name: what it replaces goes no sooner.
+    /// Flushes the file to the disk, and then gives it its name: the file that it replaces is kept until
+    /// then.
     ///
     /// # Errors
     /// When a file of that name has appeared or changed meanwhile, or the disk or the file system refuses.
@@ -132,7 +132,7 @@ impl Draft {
         self.take_name()
     }
 
-    /// Gives the file its name while it is still to be written, and hands it out.
+    /// Gives the file its name before it is written, and returns it.
     ///
     /// # Errors
     /// As [`Draft::publish`].
@@ -144,10 +144,10 @@ impl Draft {
         self.file.try_clone().with_context(|| format!("{}: cannot be written", self.shown))
     }
 
-    /// Whether something is there that it may replace.
+    /// Whether there is a file that it may replace.
     ///
     /// # Errors
-    /// When a file of its name has appeared or changed meanwhile, or there can be none.
+    /// When a file of its name has appeared or changed meanwhile, or cannot be examined.
     pub(super) fn has_place(&self) -> Result<bool> {
         let shown = &self.shown;
         let there = look(&*self.directory, &self.name);
@@ -172,7 +172,7 @@ impl Draft {
         named.with_context(|| format!("{}: cannot be named", self.shown))
     }
 
-    /// Takes a name that nothing has; what has it by now keeps it.
+    /// Takes a free name; fails if the name is taken by now.
     fn name_anew(&mut self) -> io::Result<()> {
         let directory = &*self.directory;
         match &self.hidden {
@@ -183,7 +183,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Takes the place of the file that is there.
+    /// Replaces the file that is there.
     fn name_over(&mut self) -> io::Result<()> {
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
@@ -209,7 +209,7 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         let Some(hidden) = &self.hidden else { return };
-        // An error here has nobody left to be told to, and the cause was told already.
+        // An error here cannot be reported any more, and its cause has been reported already.
         if leads_to(&*self.directory, hidden, &self.file).is_ok_and(|ours| ours) {
             let _ = unlinkat(&*self.directory, hidden, AtFlags::empty());
         }
@@ -240,10 +240,10 @@ pub fn nameless(directory: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Renames a file or directory to a name that nothing has; what has it by now keeps it.
+/// Renames a file or directory to a free name; fails if the name is taken by now.
 ///
 /// # Errors
-/// What the file system refuses, above all that something has the name.
+/// Errors of the file system, above all that the name is taken.
 pub(super) fn rename_anew(
     from: impl AsFd,
     name: &OsStr,
@@ -266,7 +266,7 @@ fn open_nameless(directory: impl AsFd) -> Option<File> {
     openat(directory, ".", flags, Mode::from_raw_mode(MODE)).ok().map(File::from)
 }
 
-/// A file under a name that nobody could foresee, in no case one that is there.
+/// A new file under an unpredictable name, never an existing one.
 fn open_hidden(directory: impl AsFd, marker: Option<&Marker>) -> io::Result<(File, OsString)> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     with_hidden_name(marker, |name| {
@@ -274,7 +274,7 @@ fn open_hidden(directory: impl AsFd, marker: Option<&Marker>) -> io::Result<(Fil
     })
 }
 
-/// Gives the nameless `file` a name that nobody could foresee.
+/// Gives the nameless `file` an unpredictable name.
 fn link_hidden(file: &File, directory: impl AsFd, marker: Option<&Marker>) -> io::Result<OsString> {
     let linked = with_hidden_name(marker, |name| link(file, &directory, name));
     Ok(linked?.1)
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
     use crate::document::guard_output;
 
-    /// Begins `path` as commands do; any file that is there passes for one of ours.
+    /// Begins `path` as commands do; any existing file counts as one of ours.
     fn begin(path: &Path, force: bool) -> Result<Draft> {
         guard_output(path, &[], force, b"")?.draft()
     }
@@ -453,7 +453,7 @@ mod tests {
         let (mut tried, mut asked) = (0, Vec::new());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let made = with_hidden_name(None, |name| {
-            // Somebody who guesses the first name lays a link there.
+            // An attacker who guesses the first name puts a link there.
             if tried == 0 {
                 symlink("victim", room.join(name)).unwrap();
             }

@@ -1,4 +1,4 @@
-//! What stands under a name in a directory: its kind, and the marks by which it is known again.
+//! Entries of directories: the kind of an entry, and the marks by which it is recognised later.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,16 +7,16 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// One entry of a directory; a symbolic link is told as such and never followed.
+/// One entry of a directory; a symbolic link is reported as such and never followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// A regular file, a directory, a link or whatever else.
+    /// A regular file, a directory, a link or another kind.
     pub kind: FileType,
     /// Something is mounted there.
     pub is_mount: bool,
     /// Permission bits.
     pub mode: u32,
-    /// Which file it is, and in which state.
+    /// The identity and the state of the file.
     pub mark: Mark,
 }
 
@@ -32,15 +32,15 @@ pub struct Mark {
     modified: (i64, u32),
 }
 
-/// A file, whatever is in it. Numbers of inodes are given out again, so that the moment of its birth
-/// belongs to it where the file system keeps that.
+/// The identity of a file, whatever its content. Inode numbers are reused, so that the time of birth
+/// is part of it where the file system records that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// The file system's device: major and minor number as one.
     pub device: u64,
     /// The number of the inode.
     pub number: u64,
-    /// When it was made, ns since 1970.
+    /// When it was created, ns since 1970.
     pub born_ns: Option<i64>,
 }
 
@@ -75,7 +75,7 @@ impl Entry {
     }
 }
 
-/// What `name` is in `directory`; nothing where there is nothing.
+/// The entry `name` of `directory`; `None` where there is none.
 ///
 /// # Errors
 /// When it cannot be told.
@@ -88,7 +88,7 @@ pub fn look(directory: impl AsFd, name: impl AsRef<OsStr>) -> io::Result<Option<
     }
 }
 
-/// What an open file is.
+/// The entry of an open file.
 ///
 /// # Errors
 /// When it cannot be told.

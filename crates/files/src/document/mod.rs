@@ -23,7 +23,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     json_of(path, &bounded::read_text(path, JSON_BYTES_MAX)?)
 }
 
-/// The JSON document that is the text of `path`.
+/// The JSON document in `text`, which was read from `path`.
 pub fn json_of<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     serde_json::from_str(text)
         .map_err(|error| anyhow!("{}: {}", path.display(), one_line(&error.to_string())))
@@ -35,13 +35,13 @@ pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
     toml::from_str(&text).map_err(|error| toml_error(&path.display().to_string(), &text, &error))
 }
 
-/// What is wrong with the TOML `text` of the file `name`, and in which line.
+/// The error in the TOML `text` of the file `name`, with its line.
 pub fn toml_error(name: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
     anyhow!("{name}: line {line}: {}", one_line(error.message()))
 }
 
-/// An error in one line; an unknown key gets the known one that was probably meant.
+/// An error in one line; an unknown key is followed by the known one that was probably meant.
 pub fn one_line(message: &str) -> String {
     let message = message.replace('\n', " ");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -54,7 +54,7 @@ pub fn one_line(message: &str) -> String {
     }
 }
 
-/// A document as it is written as JSON, indented.
+/// A document as indented JSON.
 pub fn json_text<T: Serialize>(document: &T) -> Result<String> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');

@@ -7,7 +7,7 @@ use nilometer_traffic::TrafficModel;
 
 use super::{bounded, json_of};
 
-/// Reads a model and holds it to everything the planner relies on.
+/// Reads a model and checks everything that the planner relies on.
 pub fn read_model(path: &Path) -> Result<TrafficModel> {
     let what = "this is no traffic model as `nilometer model` writes it";
     let text = bounded::read_text(path, bounded::JSON_BYTES_MAX)?;

@@ -13,11 +13,11 @@ use super::entry::{Entry, look};
 use super::json_text;
 use crate::table::columns::is_table_of_ours;
 
-/// How tables in Parquet begin, whoever wrote them.
+/// The first bytes of a Parquet table by any program.
 pub const TABLE: &[u8] = b"PAR1";
 
-/// A place that was held to what may be replaced there; what stands there by the time at which the
-/// output is written is replaced only if it is still the same.
+/// A checked place for an output. The file that is there when the output is written is replaced only if
+/// it is still the one that was checked.
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
@@ -25,12 +25,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// A file of a directory that is still to be made.
+    /// A file of a directory that does not exist yet.
     pub(super) fn anew(path: PathBuf) -> Output {
         Output { path, replaces: None }
     }
 
-    /// The name that was given.
+    /// The given name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -46,7 +46,7 @@ impl Output {
     /// Writes all of it.
     ///
     /// # Errors
-    /// When it cannot be written; what was there is there still.
+    /// When it cannot be written; the file that was there is then unchanged.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         fill(self.draft()?, bytes)?.publish()
     }
@@ -60,9 +60,9 @@ impl Output {
     }
 }
 
-/// Holds an output to a place that is there, and to what may be replaced: without force only an empty
-/// file; with it a file that is writable, is no input of the same command, and begins as this tool's
-/// own files of its kind do.
+/// Checks that an output has an existing directory, and that it may replace the file there: without
+/// force only an empty file; with force a file that is writable, is not an input of the same command,
+/// and begins like this tool's own files of its kind.
 ///
 /// # Errors
 /// One line with the reason.
@@ -72,8 +72,8 @@ pub fn guard_output(
     force: bool,
     beginning: &[u8],
 ) -> Result<Output> {
-    // Looked at before it is judged and after, so that what was judged is what will be replaced. (Why it
-    // cannot be looked at, the check says better.)
+    // The entry is read before and after the check, so that the checked file is the one that will be
+    // replaced. (If it cannot be read, the check reports why.)
     let before = standing(path).ok();
     check(path, inputs, force, beginning)?;
     let replaces = standing(path)?;
@@ -84,7 +84,7 @@ pub fn guard_output(
     Ok(Output { path: path.to_owned(), replaces })
 }
 
-/// What has the name `path`, or what it leads to where it is a symbolic link.
+/// The entry at `path`, or its target if it is a symbolic link.
 fn standing(path: &Path) -> Result<Option<Entry>> {
     let (folder, name) = directory_and_name(&followed(path)?)?;
     look(&folder, &name).with_context(|| format!("cannot write {}", path.display()))
@@ -108,7 +108,7 @@ fn check(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Resu
     if !there.is_file() {
         bail!("cannot write {shown}: it is not a regular file");
     }
-    // An empty file, as mktemp makes one, holds nothing that could be lost.
+    // An empty file, as from mktemp, holds nothing that could be lost.
     if !force && there.len() > 0 {
         bail!("{shown} exists already; choose another name or add --force");
     }
@@ -170,7 +170,7 @@ mod tests {
         fs::remove_dir_all(folder).expect("clean");
     }
 
-    /// A command that reads for an hour replaces what was there when it began, and nothing else.
+    /// A command that reads for an hour replaces the file that was there when it began, and no other.
     #[test]
     fn what_appears_after_the_guard_is_left_alone() {
         let name = format!("nilometer-guard-late-{}", std::process::id());

@@ -1,9 +1,9 @@
 //! Several files of one directory that belong together.
 //!
-//! Where a command leaves many files that belong together in a directory which may hold others', it
-//! cannot name the directory last, as results do. So every file is first written whole as a draft;
-//! only when all of them are on the disk do they get their names. Whatever fails before takes the
-//! drafts with it, and the directories that were made for them.
+//! A command that writes several files that belong together into a directory which may hold other files
+//! cannot name the directory last, as results do. So every file is first written completely as a draft;
+//! only when all of them are on the disk do they get their names. If anything fails before that, the
+//! drafts are removed, and so are the directories that were made for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use anyhow::{Context, Result, bail};
 use super::draft::fill;
 use super::output::{Output, guard_output};
 
-/// The directories that are taken back unless all went well, from the outermost in.
+/// The directories that are removed unless everything succeeds, from the outermost in.
 #[derive(Default)]
 struct Undo(Vec<PathBuf>);
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // The cause was told already; what is left has nobody left to be told to.
+        // The cause has been reported already; an error here cannot be reported any more.
         for directory in self.0.iter().rev() {
             let _ = fs::remove_dir(directory);
         }
     }
 }
 
-/// Holds the file `name` of `directory` to what may be replaced there, as [`guard_output`] does; the
-/// directory may be missing.
+/// Checks what the file `name` of `directory` may replace, as [`guard_output`] does; the directory may be
+/// missing.
 ///
 /// # Errors
 /// One line with the reason, also why the directory cannot be made.
@@ -54,13 +54,12 @@ pub fn guard(
     }
 }
 
-/// Writes `files`, each a place that was guarded and what it will hold, into `directory`, which is made
-/// where it is missing.
+/// Writes `files`, each a checked place and its content, into `directory`, which is made if it is
+/// missing.
 ///
 /// # Errors
-/// One line that names the file and the cause. None of the files is there then, or each as it was before,
-/// unless it is the giving of names that fails, as when somebody takes one of them in that moment: files
-/// that have their names by then keep them.
+/// One line that names the file and the cause. No file is changed then, unless giving names fails, as
+/// when another process takes one of them in that moment: files that already have their names keep them.
 pub fn write(directory: &Path, files: &[(Output, impl AsRef<[u8]>)]) -> Result<()> {
     let mut undo = Undo::default();
     make(directory, &mut undo)?;
@@ -79,8 +78,8 @@ pub fn write(directory: &Path, files: &[(Output, impl AsRef<[u8]>)]) -> Result<(
     Ok(())
 }
 
-/// What is missing of a directory and those above it, from within; and the first that is there. (An empty
-/// path is where we are.)
+/// The missing directories of a path, innermost first; and the first existing one. (An empty path is the
+/// current directory.)
 fn missing(directory: &Path) -> (Vec<&Path>, Option<&Path>) {
     let mut all = directory.ancestors().filter(|one| !one.as_os_str().is_empty());
     let missing: Vec<&Path> = all.clone().take_while(|one| !one.exists()).collect();
@@ -88,7 +87,7 @@ fn missing(directory: &Path) -> (Vec<&Path>, Option<&Path>) {
     (missing, above)
 }
 
-/// Makes `directory` and what is missing of the directories above it.
+/// Makes `directory` and the missing directories above it.
 fn make(directory: &Path, undo: &mut Undo) -> Result<()> {
     for one in missing(directory).0.into_iter().rev() {
         fs::create_dir(one)

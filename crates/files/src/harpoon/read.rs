@@ -18,13 +18,13 @@ use crate::tool;
 const NODES_MAX: u32 = 1 << 22;
 /// Numbers in one list at most.
 const VALUES_MAX: usize = 10_000_000;
-/// Addresses that all pools list at most, however often each is there.
+/// The most addresses in all pools, counting repetitions.
 const LISTED_MAX: u64 = 4 * RANKS_MAX as u64;
 /// Knots of the tables of sizes and of gaps, as those of measured models have.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
 
-/// What one or more files say together.
+/// The content of one or more files together.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     files: Vec<Input>,
@@ -34,16 +34,16 @@ pub struct Configuration {
     sessions: Vec<Vec<f64>>,
     sources: BTreeMap<String, u64>,
     destinations: BTreeMap<String, u64>,
-    /// Addresses that were listed.
+    /// Addresses listed so far.
     listed: u64,
-    /// Plugins and elements that are no part of a model, by reason.
+    /// Plugins and elements that are not part of a model, by reason.
     pub skipped: BTreeMap<String, u64>,
 }
 
 /// Reads Harpoon configurations together, each named by its path.
 ///
 /// # Errors
-/// Where a file is not XML, not Harpoon's, or a list holds what is no number.
+/// Where a file is not XML, not Harpoon's, or a list holds something that is not a number.
 pub fn read(paths: &[PathBuf]) -> Result<Configuration> {
     let mut all = Configuration::default();
     for path in paths {
@@ -79,8 +79,8 @@ fn numbers(node: Node<'_, '_>) -> Result<Vec<f64>> {
     Ok(values)
 }
 
-/// Every address of a pool with how often it is there; an address without length is one host, and
-/// 0.0.0.0, which stands for any, is one as well.
+/// Counts every address of a pool; an address without prefix length is one host, and so is 0.0.0.0,
+/// which means any address.
 fn pool(node: Node<'_, '_>, counts: &mut BTreeMap<String, u64>, listed: &mut u64) -> Result<()> {
     for entry in node.children().filter(|child| child.has_tag_name("address")) {
         let at = line(entry);
@@ -109,7 +109,7 @@ impl Configuration {
     }
 
     fn add(&mut self, text: &str) -> Result<()> {
-        // What was found in place of what was wanted may be a line feed.
+        // The unexpected character that an error names may be a line feed.
         let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
         let tree = Document::parse_with_options(text, options)
             .map_err(|error| anyhow!("is not XML: {}", error.to_string().replace('\n', "\\n")))?;
@@ -166,7 +166,7 @@ impl Configuration {
         for part in plugin.children().filter(Node::is_element) {
             match part.tag_name().name() {
                 "file_sizes" => self.sizes.extend(numbers(part)?),
-                // How many threads may answer, and on which addresses: the client says what is asked.
+                // The server's threads and addresses are ignored: the client defines the requests.
                 "active_sessions" | "address_pool" => {}
                 other => self.skip(format!("<{other}> of a server")),
             }
@@ -174,7 +174,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// What it states as a model; an interval is `interval_s` long.
+    /// Its content as a model; an interval is `interval_s` long.
     ///
     /// # Errors
     /// Where one of the parts of a model is missing.

@@ -1,9 +1,9 @@
 //! Models written as Harpoon's XML: one file for its client, one for its server.
 //!
-//! Harpoon walks through its lists in circles, from a random place on. So a list holds means of equal
-//! strata of the law, and with them its mean, in an order of chance: any stretch of it is a sample. An
-//! address has as many lines as its share asks for, one at least. Times are those of the
-//! performance, divided as the model says.
+//! Harpoon walks through its lists in circles, from a random place on. So a list holds the means of
+//! equal strata of the law, which keep its mean, in random order: any stretch of it is a sample. An
+//! address has as many lines as its share requires, at least one. Times are those of the generated
+//! traffic, divided by the model's time divisor.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use nilometer_traffic::pool::{Family, Pool};
 
 /// Values of a list.
 const VALUES: usize = 10_000;
-/// Lines of a pool, where every address had its share exactly.
+/// Lines of a pool if every address had exactly its share.
 const LINES: f64 = 2_000.0;
 /// Addresses of a pool at most; less popular ones are left out.
 const ADDRESSES_MAX: usize = 1_000;
@@ -31,9 +31,9 @@ pub struct Exported {
     pub client: String,
     /// The server's file.
     pub server: String,
-    /// The length of an interval, seconds: what Harpoon is told by `-w`.
+    /// The length of an interval, seconds: Harpoon's option `-w`.
     pub interval_s: f64,
-    /// What Harpoon cannot be told, in plain words.
+    /// What Harpoon's configuration cannot express, in plain words.
     pub warnings: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub fn export(model: &TrafficModel) -> Result<Exported> {
             "<harpoon_plugins>\n  <!-- by {}; intervals of {interval_s} s (harpoon -w) -->\n  \
              <plugin name=\"{name}\" objfile=\"tcp_plugin.so\" maxthreads=\"{most}\" \
              personality=\"{personality}\">\n",
-            // Nothing in it can end the comment.
+            // So that it cannot end the comment.
             model.tool.replace(|c: char| c == '-' || c.is_control(), " ")
         )
     };
@@ -99,7 +99,7 @@ fn pool(out: &mut String, name: &str, entries: &[String]) {
     let _ = writeln!(out, "    </address_pool>");
 }
 
-/// One line for each time that an address is in the pool.
+/// One line for each occurrence of an address in the pool.
 fn addresses(ranks: &Ranks, pool: &Pool, port: u16) -> Result<Vec<String>> {
     let hosts = pool.hosts(Family::V4);
     if hosts == 0 {
@@ -114,15 +114,15 @@ fn addresses(ranks: &Ranks, pool: &Pool, port: u16) -> Result<Vec<String>> {
     Ok(ranks.shares(kept).into_iter().enumerate().flat_map(lines).collect())
 }
 
-/// Means of equal strata of a law, in an order of chance.
+/// Means of equal strata of a law, in random order.
 fn values(law: &Empirical, index: u64) -> Vec<f64> {
     let mut values = strata(law, VALUES);
     Rng::new(1, ORDER, index).shuffle(&mut values);
     values
 }
 
-/// The means of `count` equal strata: every straight or flat piece of the table is dealt to the strata
-/// that it passes through.
+/// The means of `count` equal strata: every straight or flat piece of the table is divided among the
+/// strata that it passes through.
 fn strata(law: &Empirical, count: usize) -> Vec<f64> {
     let mut sums = vec![0.0; count];
     let (mut before, mut low) = (0.0, law.min());
@@ -146,7 +146,7 @@ fn strata(law: &Empirical, count: usize) -> Vec<f64> {
     sums.iter().map(|sum| sum * count as f64).collect()
 }
 
-/// Whole bytes of the same sum: what rounding leaves over goes to the next.
+/// Whole bytes with the same sum: the rounding error is carried to the next value.
 fn whole(values: Vec<f64>) -> Vec<u64> {
     let mut over = 0.0;
     let round = |value: f64| {

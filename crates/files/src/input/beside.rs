@@ -1,10 +1,11 @@
-//! What inputs say beside their flow records, and a model wants to know: how bursty packets were, the round
-//! trips that openings and time stamps showed, and what was set right in records before they were given on.
+//! Information besides flow records that a model needs: burstiness of packets, round trips from openings
+//! and time stamps, and counts of repairs before records were passed on.
 //!
-//! A *part* is a table of flow records with all this among its metadata, so that a model can be made of
-//! many parts as of the inputs themselves. Each input is taken by itself, so that nothing depends on
-//! which inputs a part was made of: flows that live when an input ends are cut there, and joined by the
-//! repair where another goes on with them; an opening across two inputs is no round trip.
+//! A *part* is a table of flow records with all this among its metadata, so that a model can be made
+//! from many parts as from the inputs themselves. Each input is processed by itself, so that the result
+//! does not depend on how inputs are grouped into parts: flows that are live when an input ends are cut
+//! there, and joined by the repair if another input continues them; an opening across two inputs is not
+//! a round trip.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use super::series::PacketSeries;
 use super::source::InputDigest;
 
-/// What a part says it is.
+/// The format of a part.
 const PART: &str = "nilometer-part/1";
-/// Round trips that are kept, of the first openings, 48 bytes each.
+/// The most round trips that are kept, those of the first openings, 48 bytes each.
 pub(super) const ROUND_TRIPS_MAX: usize = 1 << 22;
 
-/// What there is beside flow records.
+/// Information besides flow records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beside {
     /// Packets and bytes in bins of time.
@@ -33,11 +34,11 @@ pub struct Beside {
     pub(super) openings: Kept,
     /// Round trips by the echoes of time stamps.
     pub(super) echoes: Kept,
-    /// How often records were set right, by reason.
+    /// How often records were repaired, by reason.
     pub(super) screened: BTreeMap<String, u64>,
 }
 
-/// Round trips in the order in which they were complete, and how many there was no room for.
+/// Round trips in the order of their completion, and how many there was no room for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
     pub(super) trips: Vec<RoundTrip>,
@@ -59,14 +60,14 @@ impl From<(Vec<RoundTrip>, u64)> for Kept {
 }
 
 impl Beside {
-    /// Counts what was set right in records.
+    /// Counts repairs of records.
     pub(super) fn note_screened(&mut self, counts: &RepairCounts) {
         for (reason, times) in counts.met() {
             *self.screened.entry(reason.name().to_owned()).or_default() += times;
         }
     }
 
-    /// How often records were set right, by reason.
+    /// How often records were repaired, by reason.
     pub fn screened(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         let named = |(name, times): (&String, &u64)| Some((Reason::from_name(name)?, *times));
         self.screened.iter().filter_map(named)
@@ -75,7 +76,7 @@ impl Beside {
     /// How bursty the packets were.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// Why that is unknown.
     pub fn hurst(&self) -> Result<Hurst, NoHurst> {
         self.series.clone().hurst()
     }
@@ -85,7 +86,7 @@ impl Beside {
         RoundTrips::of_packets(&self.openings.trips, &self.echoes.trips)
     }
 
-    /// Adds what was beside the records of another input.
+    /// Adds the information of another input.
     pub(super) fn merge(&mut self, more: Beside) {
         self.series.merge(&more.series);
         self.openings.merge(more.openings);
@@ -96,14 +97,14 @@ impl Beside {
     }
 }
 
-/// What stands among the metadata of a part.
+/// The metadata of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartMark {
     format: String,
-    /// What it was made of.
+    /// The inputs that it was made from.
     pub inputs: Vec<InputDigest>,
-    /// What was said of these.
+    /// Warnings about these inputs.
     pub warnings: Vec<String>,
     screened: BTreeMap<String, u64>,
     series: PacketSeries,
@@ -155,7 +156,7 @@ impl WrittenRoundTrips {
 }
 
 impl PartMark {
-    /// The mark of a part that was made of `inputs`.
+    /// The mark of a part that was made from `inputs`.
     pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Beside) -> PartMark {
         PartMark {
             format: PART.to_owned(),
@@ -171,7 +172,7 @@ impl PartMark {
     /// Reads a mark.
     ///
     /// # Errors
-    /// Where it is none, or contradicts itself.
+    /// Where it is not a mark, or contradicts itself.
     pub fn parse(text: &str) -> Result<PartMark> {
         let mark: PartMark = serde_json::from_str(text)?;
         if mark.format != PART {
@@ -186,7 +187,7 @@ impl PartMark {
         Ok(mark)
     }
 
-    /// What there was beside the records of the part.
+    /// The information besides the records of the part.
     pub(super) fn beside(&self) -> Beside {
         Beside {
             series: self.series.clone(),

@@ -16,7 +16,7 @@ pub enum Capture<R> {
 }
 
 impl<R: Read> Capture<R> {
-    /// The next packet, or `None` at the end of what can be read.
+    /// The next packet, or `None` at the end or where the rest cannot be read.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -27,7 +27,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Gives `take` the packets that can be had without reading, which may be none, until it fails.
+    /// Passes to `take` the packets that have been read ahead, possibly none, until it fails.
     ///
     /// # Errors
     /// When `take` fails.
@@ -66,7 +66,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Gives back the stream, to be read to its end.
+    /// Returns the stream, to be read to its end.
     pub fn into_window(self) -> Window<R> {
         match self {
             Capture::Pcap(pcap) => pcap.into_window(),

@@ -1,9 +1,9 @@
-//! What every capture container yields: packets, an ending, and the errors of its header.
+//! Common types of all capture containers: packets, endings, and errors of headers.
 
 use std::io;
 
 /// The longest frame that is read, captured or not: the longest packet that Linux makes (its
-/// GSO_MAX_SIZE, BIG TCP) and room for link headers. A record that claims more is damage, no frame.
+/// GSO_MAX_SIZE, BIG TCP) and room for link headers. A record that claims more is damaged.
 pub const FRAME_MAX_BYTES: u32 = 524_280 + 128;
 
 /// One packet of a capture, as the container gives it.
@@ -29,7 +29,7 @@ pub enum Ending {
         /// Byte offset of the record in the (uncompressed) file.
         offset: u64,
     },
-    /// A record makes no sense, and nothing behind it can be found.
+    /// A record is invalid, and nothing behind it can be found.
     Damaged {
         /// Byte offset of the record in the (uncompressed) file.
         offset: u64,
@@ -41,18 +41,18 @@ pub enum Ending {
 /// Why the beginning of a file is not that of a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// The first bytes are of no container known here.
+    /// The first bytes are not those of a known container.
     #[error("not a capture")]
     Magic,
     /// The file ends within its header.
     #[error("cut in its file header: {present} bytes of {needed} are there")]
     Cut {
-        /// Bytes there are.
+        /// Bytes that are there.
         present: usize,
         /// Bytes of the header.
         needed: usize,
     },
-    /// A version that is not known.
+    /// An unknown version.
     #[error("{container} version {major}.{minor} is not known")]
     Version {
         /// Name of the container.

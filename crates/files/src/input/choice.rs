@@ -1,9 +1,9 @@
 //! Is a capture traffic to be metered, or exports to be decoded?
 //!
-//! A capture that carries nothing but exports was taken in front of a collector, and who
-//! gives it wants the flows the exporter saw, not the exporter's own one. A single other IP packet
-//! says that it is ordinary traffic. So the first packets are held until one decides: at once in
-//! ordinary captures, after a thousand packets or at the end in captures of exports.
+//! A capture that carries nothing but exports was taken in front of a collector, and the user wants
+//! the flows that the exporter saw, not the flow of the exports themselves. A single other IP
+//! packet shows that it is ordinary traffic. So the first packets are held until one decides: at
+//! once in ordinary captures, after a thousand packets or at the end in captures of exports.
 
 use super::capture::CapturedPacket;
 
@@ -21,7 +21,7 @@ pub enum ReadAs {
     Exports,
 }
 
-/// What one packet says about that.
+/// The evidence of one packet for this choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// It is an export.
@@ -32,7 +32,7 @@ pub enum Evidence {
     Nothing,
 }
 
-/// The first packets of a capture, held until it is known what they are.
+/// The first packets of a capture, held until the choice is made.
 #[derive(Debug, Default)]
 pub struct Preamble {
     held: Vec<Held>,
@@ -49,7 +49,7 @@ struct Held {
 }
 
 impl Preamble {
-    /// Holds a packet; says what the capture is once that is known.
+    /// Holds a packet; returns the choice once it is made.
     pub fn weigh(&mut self, packet: &CapturedPacket<'_>, evidence: Evidence) -> Option<ReadAs> {
         self.bytes += packet.frame.len();
         self.exports += usize::from(evidence == Evidence::Export);
@@ -68,7 +68,7 @@ impl Preamble {
         }
     }
 
-    /// What the capture is, when there is nothing more to hear.
+    /// The choice at the end of the capture.
     pub fn verdict(&self) -> ReadAs {
         if self.exports > 0 { ReadAs::Exports } else { ReadAs::Packets }
     }

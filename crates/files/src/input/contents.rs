@@ -66,7 +66,7 @@ impl PacketKind {
         }
     }
 
-    /// Is what it carries hidden by encryption?
+    /// Is its payload hidden by encryption?
     pub fn is_encrypted_tunnel(self) -> bool {
         matches!(self, PacketKind::WireGuard | PacketKind::OpenVpn | PacketKind::Ipsec)
     }
@@ -89,7 +89,7 @@ impl Contents {
         self.packets[kind as usize]
     }
 
-    /// The kinds that were met, the most frequent first.
+    /// The kinds that occurred, the most frequent first.
     pub fn met(&self) -> Vec<(PacketKind, u64)> {
         let all = PacketKind::ALL.into_iter().map(|kind| (kind, self.of(kind)));
         let mut met: Vec<(PacketKind, u64)> = all.filter(|(_, packets)| *packets > 0).collect();

@@ -1,7 +1,7 @@
 //! A file of export datagrams, one after the other, with nothing between them.
 //!
-//! A datagram's own bytes tell where it ends. Where no datagram begins, what follows cannot be found
-//! again, and reading ends.
+//! A datagram's own bytes determine where it ends. Where no datagram begins, the next one cannot be
+//! found, and reading ends.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ pub struct Datagrams<R> {
 }
 
 /// Is this the beginning of a file of datagrams? `first` is [`LONGEST_BYTES`] of it, or all. A first
-/// datagram that is cut or empty is none.
+/// datagram that is cut or empty does not count.
 pub fn is_datagrams(first: &[u8]) -> bool {
     let Extent::Ends(bytes) = extent(first, first.len() < LONGEST_BYTES) else { return false };
     bytes > HEADER_BYTES && first.get(..bytes).is_some_and(|first| well_formed(first).is_some())
@@ -38,7 +38,7 @@ impl<R: Read> Datagrams<R> {
         &self.ending
     }
 
-    /// The next whole datagram, or `None` at the end of what can be read.
+    /// The next whole datagram, or `None` at the end or where the rest cannot be read.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -75,7 +75,7 @@ impl<R: Read> Datagrams<R> {
         self.window.next(length)
     }
 
-    /// Gives back the stream, to be read to its end.
+    /// Returns the stream, to be read to its end.
     pub fn into_window(self) -> Window<R> {
         self.window
     }

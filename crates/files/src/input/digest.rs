@@ -1,16 +1,16 @@
-//! The SHA-256 of what passes, made on a thread beside the reading.
+//! The SHA-256 of a stream, computed on a thread beside the reading.
 //!
-//! A digest takes several times as long as bytes take from the page cache, so it is not made between a read
-//! and the next. What passes is copied into buffers, and these go through a short channel to a thread that
-//! digests them and gives them back; who reads waits only where the digest is the slower of the two. Little
-//! is digested in place, for a thread takes longer to begin than a small file to digest.
+//! A digest takes several times as long as reading from the page cache, so it is not computed between one
+//! read and the next. The bytes are copied into buffers, which go through a short channel to a thread that
+//! digests and returns them; the reader waits only if the digest is the slower of the two. Small files are
+//! digested in place, since starting a thread takes longer than digesting them.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of a buffer: what is longer than one gets a thread.
+/// Bytes of a buffer: longer streams get a thread.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Buffers on their way at most.
 const BUFFERS: usize = 8;
@@ -19,23 +19,23 @@ const BUFFERS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     filling: Vec<u8>,
-    /// Of what was digested in place, where there is no thread.
+    /// The digest in place, where there is no thread.
     here: Sha256,
     worker: Worker,
 }
 
 #[derive(Debug, Default)]
 enum Worker {
-    /// There was too little yet.
+    /// Too few bytes so far.
     #[default]
     Idle,
     Busy {
-        /// Of those that are full.
+        /// Channel of full buffers.
         to: SyncSender<Task>,
-        /// Of those that are empty again.
+        /// Channel of emptied buffers.
         back: Receiver<Vec<u8>>,
     },
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     None,
 }
 
@@ -46,7 +46,7 @@ enum Task {
 }
 
 impl Digest {
-    /// Bytes that pass.
+    /// Adds bytes of the stream.
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = BUFFER_BYTES - self.filling.len();
@@ -59,7 +59,7 @@ impl Digest {
         }
     }
 
-    /// The digest of what has passed so far, in hexadecimal.
+    /// The digest of the bytes so far, in hexadecimal.
     pub(super) fn so_far(&self) -> String {
         let mut digest = match &self.worker {
             Worker::Busy { to, .. } => {
@@ -73,7 +73,7 @@ impl Digest {
         digest.finalize().iter().map(|octet| format!("{octet:02x}")).collect()
     }
 
-    /// Hands over the buffer that is full, and takes an empty one.
+    /// Hands over the full buffer, and takes an empty one.
     fn hand_over(&mut self) {
         if matches!(self.worker, Worker::Idle) {
             self.worker = Worker::start();
@@ -103,10 +103,10 @@ impl Worker {
                     Task::Digest(mut buffer) => {
                         digest.update(&buffer);
                         buffer.clear();
-                        // One more than there is room for is not needed.
+                        // A buffer beyond the capacity of the channel is not needed.
                         let _ = give_back.try_send(buffer);
                     }
-                    // Who asked may have gone.
+                    // The receiver may be gone.
                     Task::Tell(tell) => {
                         let _ = tell.try_send(digest.clone());
                     }

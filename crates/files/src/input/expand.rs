@@ -1,10 +1,11 @@
-//! What was named becomes files: directories with all below them, and globs that no shell has opened.
+//! Expands the given names to files: directories with everything below them, and globs that no shell has
+//! expanded.
 //!
-//! Files of a directory come in the order of their paths, which is that of time where names begin with
-//! it, as collectors' do; so do those of a glob. Digits are compared as numbers, for `tcpdump -C` appends
-//! them to a name as they are. Hidden files are left alone, and directories behind
-//! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has. What was
-//! found in a directory or by a glob is told apart from what was named: other things lie there, too.
+//! Files of a directory come in the order of their paths, which is the order of time where names begin with
+//! the time, as collectors' do; so do those of a glob. Digits are compared as numbers, since `tcpdump -C`
+//! appends numbers without padding. Hidden files are ignored, and directories behind symbolic links are not
+//! entered. An existing name is taken literally, whatever letters it contains. Files found in a directory or
+//! by a glob are distinguished from named ones: other kinds of file may lie there, too.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -18,12 +19,12 @@ const FILES_MAX: usize = 1_000_000;
 /// Directories within directories at most.
 const DEPTH_MAX: usize = 32;
 
-/// A file of those that were named.
+/// One of the input files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Where it is, or `-`.
     pub path: PathBuf,
-    /// Nobody named it: it lies in a directory that was named, or is one of those that a glob matches.
+    /// It was not named itself: it lies in a named directory, or matches a glob.
     pub is_found: bool,
 }
 
@@ -55,7 +56,7 @@ pub fn files(inputs: &[PathBuf]) -> Result<Vec<File>> {
         } else if let Some(pattern) = pattern(input) {
             add_matches(pattern, &mut files)?;
         } else {
-            // What it is, or that it is not there, is said when it is opened.
+            // Its kind, or that it is missing, is reported when it is opened.
             files.push(File::named(input.clone()));
         }
         hold(files.len())?;
@@ -63,7 +64,7 @@ pub fn files(inputs: &[PathBuf]) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// The text of a name that is a glob and not there.
+/// The text of a name that is a glob and does not exist as a file.
 fn pattern(input: &Path) -> Option<&str> {
     let text = input.to_str()?;
     (text.contains(['*', '?', '[']) && !input.exists()).then_some(text)
@@ -132,12 +133,12 @@ fn add_directory(directory: &Path, files: &mut Vec<File>) -> Result<()> {
     Ok(())
 }
 
-/// The order of paths, folder by folder, in which digits are numbers.
+/// The order of paths, folder by folder, in which digits are compared as numbers.
 fn in_order(one: &Path, other: &Path) -> Ordering {
     parts(one).cmp(parts(other)).then_with(|| one.cmp(other))
 }
 
-/// The bytes of a path, a number in place of its digits; what ends a name comes before all that goes on.
+/// The bytes of a path, with a number in place of digits; the end of a name sorts before any continuation.
 fn parts(path: &Path) -> impl Iterator<Item = (u8, u128)> {
     path.components().flat_map(|name| {
         let mut rest = name.as_os_str().as_encoded_bytes();

@@ -1,9 +1,9 @@
-//! Records made while things happen: exports heard on a socket, packets seen on an interface.
+//! Live records: exports received on a socket, packets seen on an interface.
 //!
-//! Both end at a signal, after a time or after a count, and give what they have. What the kernel holds at
-//! that moment came in time, and is taken as well; what it dropped before, because we were too slow, is
-//! counted. Packets are metered by their own stamps, so that a flow which is idle ends when the next packet
-//! comes, whosever it is, or at the end.
+//! Both end at a signal, after a time or after a count, and return what they have. Data that the kernel
+//! holds at that moment came in time, and is taken as well; data that it dropped before, because we were
+//! too slow, is counted. Packets are metered by their own stamps, so that an idle flow ends when the next
+//! packet of any flow comes, or at the end.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +19,11 @@ use super::summary::{FlowSummary, LiveSummary};
 use nilometer_linux::listener::Listener;
 use nilometer_linux::ring::{Ring, RingConfig, StampedFrame};
 
-/// A datagram is no longer than this.
+/// The longest datagram.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
-/// Datagrams taken at most when it is over: more than a receive buffer holds.
+/// The most datagrams taken after the end: more than a receive buffer holds.
 const LEFT_MAX: u64 = 1 << 16;
-/// Bytes of a frame that are looked at: link layers, tunnels, IPv6 extensions and transport.
+/// Bytes of a frame that are read: link layers, tunnels, IPv6 extensions and transport.
 const HEADERS_BYTES: u32 = 512;
 /// How long one turn waits for frames, ms.
 const WAIT_MS: u32 = 50;
@@ -35,22 +35,22 @@ const LINKTYPE_RAW: u32 = 101;
 /// Where records come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveSource {
-    /// Export datagrams, heard at this address.
+    /// Export datagrams, received at this address.
     Listen(SocketAddr),
     /// Packets of this interface, in the namespace that the thread is in.
     Interface(String),
 }
 
-/// When it is over, if no signal comes before.
+/// When reading ends, if no signal comes before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Until {
-    /// After so long.
+    /// After this time.
     pub after: Option<Duration>,
-    /// After so many datagrams or packets.
+    /// After this many datagrams or packets.
     pub count: Option<u64>,
 }
 
-/// What runs until something ends it.
+/// A live reading, until something ends it.
 struct Turn<'a> {
     until: Until,
     stop: &'a AtomicBool,
@@ -71,7 +71,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Has something more a place? Counts it where it has.
+    /// Is there room for another datagram or packet? Counts it if there is.
     fn admits(&mut self, bytes: u64) -> bool {
         let admits = self.until.count.is_none_or(|count| self.received < count);
         if admits {
@@ -93,8 +93,8 @@ impl Turn<'_> {
     }
 }
 
-/// Makes records live and gives them to `sink`, until `stop` is set or it is over by itself; `say` is told
-/// where it listens or looks once it does.
+/// Makes records live and gives them to `sink`, until `stop` is set or it ends by itself; `say` gets a
+/// line that names the socket or interface once that is open.
 ///
 /// # Errors
 /// When the socket or the ring cannot be opened or fails, or when `sink` fails.
@@ -187,7 +187,7 @@ impl Reading<'_> {
                 self.look(&mut ring, &mut turn, link, read_as)?;
             }
         };
-        // A block that is not full yet is given out by then.
+        // The kernel hands over a block that is not full by then.
         if ring.poll(2 * config.retire_ms)? {
             self.look(&mut ring, &mut turn, link, read_as)?;
         }
@@ -209,7 +209,7 @@ impl Reading<'_> {
         Ok(turn.summary(source, dropped, by))
     }
 
-    /// Takes the frames that are there.
+    /// Takes the frames that have arrived.
     fn look(
         &mut self,
         ring: &mut Ring,
@@ -230,17 +230,17 @@ impl Reading<'_> {
             }
         });
         failed.map_or(Ok(()), Err)?;
-        // Nobody knows when more will come.
+        // More may not come for a long time.
         self.meter_waiting();
         self.out.check()
     }
 }
 
-/// How the frames of an interface begin, and which of them count.
+/// The link type of an interface's frames, and which of them count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     link_type: u32,
-    /// On the loopback every frame leaves and comes in again.
+    /// On the loopback interface every frame leaves and comes in again.
     is_loopback: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Captures observed, to be held against others.
+//! Observation of captures, for comparison with others.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub use super::pipe::{ONCE, can_be_read_again, is_pipe};
 use super::records::{Progress, read_packets};
 use super::summary::FlowSummary;
 
-/// What captures hold, and what reading them came to.
+/// Observes captures; returns the observation and the summary of reading them.
 ///
 /// # Errors
 /// When an input cannot be read, or holds no TCP packet.
@@ -23,7 +23,7 @@ pub fn observe(
     observe_by(Observer::new(Limits::default()), inputs, progress)
 }
 
-/// What the packets of one side show, as [`observe`].
+/// As [`observe`], for the packets of one side.
 ///
 /// # Errors
 /// As [`observe`].
@@ -56,7 +56,7 @@ fn observe_by(
     Ok((observed, summary))
 }
 
-/// Refuses what has more connections than are kept.
+/// Refuses an observation with more connections than are kept.
 ///
 /// # Errors
 /// How many there are, and what to do.
@@ -70,7 +70,7 @@ pub fn hold(observed: &Observed) -> Result<()> {
     Ok(())
 }
 
-/// What a person should know of packets of one side only.
+/// The warning that packets of only one side were seen.
 pub fn one_sided(seen: Side) -> String {
     let [seen, unseen] = match seen {
         Side::Client => ["clients", "servers"],

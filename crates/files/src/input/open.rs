@@ -1,4 +1,4 @@
-//! What an input is, told by its first bytes and never by its name.
+//! Recognition of inputs by their first bytes, and never by their names.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub enum Input {
     Capture(Capture<Stream>),
     /// Export datagrams, one after the other.
     Exports(Datagrams<Stream>),
-    /// Flow records that a collector has kept.
+    /// Flow records stored by a collector.
     Archive(Archive, Window<Stream>),
     /// Flow records in text.
     Text(Layout, Window<Stream>),
@@ -29,12 +29,13 @@ pub enum Input {
     FlowTable(PathBuf, Window<Stream>),
 }
 
-/// What is recognised, for those who brought something else.
+/// The recognised kinds, for the error about any other file.
 const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files \
                           of nfcapd and flow-tools, Zeek's conn.log, CSV with a header and JSON \
                           lines (each also in gzip, Zstandard, bzip2 or LZ4) and Parquet flow records of nilometer";
 
-/// Opens `path`, or standard input for `-`, and recognises what it is; it is digested where `digests`.
+/// Opens `path`, or standard input for `-`, and recognises its kind; computes its digest if `digests`
+/// is set.
 ///
 /// # Errors
 /// When it cannot be opened, is of no known kind, or is cut or damaged within its file header.
@@ -100,7 +101,7 @@ fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
     NotRead(said).into()
 }
 
-/// Kinds of file that are often brought and not read here.
+/// Kinds of file that users often try, but that are not read here.
 fn known_by_sight(first: &[u8]) -> Option<&'static str> {
     const KINDS: [(&[u8], &str); 7] = [
         (b"# A Nilometer lab", "a LAB.toml: `nilometer lab run --config` takes it"),

@@ -1,5 +1,5 @@
-//! Files that are compressed as a whole: gzip, Zstandard, bzip2 and LZ4, told by their magic, also several
-//! of one kind behind each other.
+//! Files that are compressed as a whole: gzip, Zstandard, bzip2 and LZ4, recognised by their magic, also
+//! several of one kind concatenated.
 
 use std::error::Error;
 use std::io::{self, BufRead, Read};
@@ -26,10 +26,10 @@ nilometer_wire::named! {
 }
 
 impl Packing {
-    /// Bytes from which it is told.
+    /// Bytes by which it is recognised.
     pub const MAGIC_BYTES: usize = 4;
 
-    /// How a file is compressed that begins so; `None` where it is not, or in another way.
+    /// The compression of a file with this beginning; `None` if it is not compressed, or in another way.
     pub fn of(first: &[u8]) -> Option<Packing> {
         match first {
             [0x1f, 0x8b, ..] => Some(Packing::Gzip),
@@ -40,7 +40,7 @@ impl Packing {
         }
     }
 
-    /// What `packed` was before it was compressed so. Damage is an error of no number, and has its own words.
+    /// Decompresses `packed`. Damage is an error without an errno, with a text of its own.
     pub fn unpack(self, packed: impl BufRead + 'static) -> Box<dyn Read> {
         match self {
             Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
@@ -51,7 +51,7 @@ impl Packing {
     }
 }
 
-/// What an error of unpacking says, in one line.
+/// The text of a decompression error, in one line.
 pub fn damage(error: &io::Error) -> String {
     let mut cause = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
     let mut ends_early = error.kind() == io::ErrorKind::UnexpectedEof;
@@ -63,8 +63,8 @@ pub fn damage(error: &io::Error) -> String {
     if ends_early { "it ends early".to_owned() } else { error.to_string().replace('\n', " ") }
 }
 
-/// Zstandard's frames one after the other, with those passed over that hold no data, and each compared with
-/// its checksum where it has one.
+/// Zstandard's frames one after the other; frames without data are skipped, and checksums are verified where
+/// there are any.
 struct Frames<R> {
     packed: R,
     decoder: FrameDecoder,
@@ -76,7 +76,7 @@ impl<R: BufRead> Frames<R> {
         Frames { packed, decoder: FrameDecoder::new(), is_open: false }
     }
 
-    /// Opens the next frame that holds data; says whether there is one.
+    /// Opens the next frame that holds data; returns whether there is one.
     fn open(&mut self) -> io::Result<bool> {
         while !self.packed.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.packed) {
@@ -100,7 +100,7 @@ impl<R: BufRead> Frames<R> {
         Ok(false)
     }
 
-    /// The frame has given all it held.
+    /// Ends a frame whose data has all been read.
     fn close(&mut self) -> io::Result<()> {
         self.is_open = false;
         let stated = self.decoder.get_checksum_from_data();
@@ -129,10 +129,11 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// LZ4's frames one after the other: their decoder ends at the end of each. It ends as quietly where a block
-/// or the mark of the end is missing. So at the end it is given one byte more, in a block with a wrong
-/// checksum: between two frames that is no frame, and within one it is anything else. (Frames of the legacy
-/// format have no mark of their end. They are not read, and one behind another frame is taken for cut.)
+/// LZ4's frames one after the other: their decoder ends at the end of each. It also ends without an error
+/// where a block or the end mark is missing. So at the end it gets one more byte, in a block with a wrong
+/// checksum: between two frames that is a wrong magic number, and within a frame it is a different error.
+/// (Frames of the legacy format have no end mark. They are not read, and one behind another frame is
+/// reported as cut.)
 struct Lz4Frames<R: BufRead> {
     decoder: Lz4Decoder<Probed<R>>,
     /// Nothing was read since a frame ended.
@@ -141,7 +142,7 @@ struct Lz4Frames<R: BufRead> {
 }
 
 const PROBE: &[u8] = &[1, 0, 0, 0x80, 0, 0, 0, 0, 0];
-/// A header and the mark of the end.
+/// A header and the end mark.
 const FRAME_BYTES_MIN: u64 = 11;
 
 impl<R: BufRead> Lz4Frames<R> {
@@ -150,7 +151,7 @@ impl<R: BufRead> Lz4Frames<R> {
         Lz4Frames { decoder, is_between: true, is_over: false }
     }
 
-    /// No more comes. The decoder has taken so many bytes since it last said so, or gave something.
+    /// Handles the end of the input. The decoder has taken `taken` bytes in its last read.
     fn end(&mut self, taken: u64) -> io::Result<usize> {
         self.is_over = true;
         if self.is_between && (1..FRAME_BYTES_MIN).contains(&taken) {
@@ -186,7 +187,7 @@ impl<R: BufRead> Read for Lz4Frames<R> {
     }
 }
 
-/// What is packed, and then the probe.
+/// The packed bytes, and then the probe.
 struct Probed<R> {
     packed: R,
     taken: u64,
@@ -220,7 +221,7 @@ mod tests {
         bzip2::read::BzEncoder::new(plain, level).read_to_end(&mut bzip2).expect("memory");
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let zstandard = ruzstd::encoding::compress_to_vec(plain, level);
-        // As its command line writes it.
+        // As the LZ4 command line writes it.
         let frame = lz4_flex::frame::FrameInfo::new().content_checksum(true);
         let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(frame, Vec::new());
         lz4.write_all(plain).expect("memory");

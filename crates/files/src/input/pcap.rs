@@ -1,6 +1,6 @@
 //! The pcap capture file: a header of 24 bytes, then records, read one by one.
 //!
-//! The magic number tells both the byte order and the unit of the stamps (draft-ietf-opsawg-pcap):
+//! The magic number gives both the byte order and the unit of the stamps (draft-ietf-opsawg-pcap):
 //!
 //! | magic        | stamps       | record header            |
 //! |--------------|--------------|--------------------------|
@@ -8,7 +8,7 @@
 //! | `0xa1b23c4d` | nanoseconds  | 16 bytes                 |
 //! | `0xa1b2cd34` | microseconds | 24 bytes (a 1998 variant)|
 //!
-//! Files before version 2.3 wrote the two lengths of a record in the other order, and 2.3 did
+//! Files before version 2.3 have the two lengths of a record in the other order, and files of 2.3 in
 //! either, so there the smaller one is the captured length.
 
 use std::io::Read;
@@ -42,7 +42,7 @@ pub struct Pcap<R> {
     ending: Ending,
 }
 
-/// What the header of a record says.
+/// The header of a record.
 #[derive(Clone, Copy)]
 struct Head {
     stamp_ns: u64,
@@ -57,7 +57,7 @@ impl Head {
     }
 }
 
-/// Is this the beginning of a pcap file, and what does its magic say?
+/// The byte order and unit by the magic, if this is the beginning of a pcap file.
 fn magic(first: &[u8]) -> Option<(bool, u32)> {
     let four: [u8; 4] = first.get(..4)?.try_into().ok()?;
     let known = |word: &u32| matches!(*word, MICROSECONDS | NANOSECONDS | MODIFIED);
@@ -116,7 +116,7 @@ impl<R: Read> Pcap<R> {
         &self.ending
     }
 
-    /// The next packet, or `None` at the end of what can be read.
+    /// The next packet, or `None` at the end or where the rest cannot be read.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -133,8 +133,8 @@ impl<R: Read> Pcap<R> {
         }))
     }
 
-    /// Gives `take` the packets that have been read ahead, until it fails. Nothing is read, and nothing is
-    /// written down before the last of them: this is where most packets pass.
+    /// Passes to `take` the packets that have been read ahead, until it fails. Nothing is read, and state
+    /// is updated only after the last of them: this is the path of most packets.
     ///
     /// # Errors
     /// When `take` fails.
@@ -170,7 +170,7 @@ impl<R: Read> Pcap<R> {
         taken
     }
 
-    /// Reads on until the next record is there; `None` where there is none, or none in order.
+    /// Reads on until the next record is there; `None` where there is none, or where it is invalid.
     fn fetch(&mut self) -> Result<Option<Head>, ReadError> {
         if self.ending != Ending::Whole {
             return Ok(None);
@@ -218,7 +218,7 @@ impl<R: Read> Pcap<R> {
         Head { stamp_ns, captured, original }
     }
 
-    /// Gives back the stream, to be read to its end.
+    /// Returns the stream, to be read to its end.
     pub fn into_window(self) -> Window<R> {
         self.window
     }
@@ -264,7 +264,7 @@ mod tests {
         (seen, pcap.ending().clone())
     }
 
-    /// One packet is asked for, then those behind it are taken.
+    /// Reads one packet, then takes those that were read ahead.
     fn read_ahead(file: &[u8]) -> (Vec<Seen>, Ending) {
         let mut pcap = Pcap::new(Window::new(file)).expect("a pcap header");
         let mut seen = Vec::new();

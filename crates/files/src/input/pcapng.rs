@@ -1,10 +1,10 @@
 //! The pcapng capture file: sections of blocks, each section in its own byte order.
 //!
 //! A block is its type, its length, a body and its length again (draft-ietf-opsawg-pcapng). Five
-//! types matter here: the Section Header, which sets the byte order and forgets all interfaces; the
+//! types matter here: the Section Header, which sets the byte order and resets all interfaces; the
 //! Interface Description, which gives a link type and the unit of stamps; and the three that carry
-//! packets (Enhanced, Simple, and the obsolete Packet Block). All others are passed over unread,
-//! whatever their length, so a file of the future stays readable.
+//! packets (Enhanced, Simple, and the obsolete Packet Block). All others are skipped unread,
+//! whatever their length, so that files with future block types stay readable.
 //!
 //! A stamp is `ticks` of the interface's resolution, 10⁻ⁿ s or 2⁻ⁿ s, plus its offset in whole
 //! seconds. It is computed in 128 bits and saturates at both ends of `u64` nanoseconds since 1970.
@@ -119,12 +119,12 @@ impl<R: Read> Pcapng<R> {
         &self.ending
     }
 
-    /// Gives back the stream, to be read to its end.
+    /// Returns the stream, to be read to its end.
     pub fn into_window(self) -> Window<R> {
         self.window
     }
 
-    /// The next packet, or `None` at the end of what can be read.
+    /// The next packet, or `None` at the end or where the rest cannot be read.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -150,8 +150,9 @@ impl<R: Read> Pcapng<R> {
         Ok(None)
     }
 
-    /// Brings the next block of a known type wholly into the window: its type and length. Blocks of
-    /// other types are passed over. `None` when there is no further block; the ending says why.
+    /// Brings the next block of a known type wholly into the window, and returns its type and
+    /// length. Blocks of other types are skipped. `None` when there is no further block; the ending
+    /// states why.
     fn frame_block(&mut self) -> Result<Option<(u32, usize)>, ReadError> {
         loop {
             let offset = self.window.offset();
@@ -220,7 +221,7 @@ impl<R: Read> Pcapng<R> {
         Ok(Some((kind, length)))
     }
 
-    /// Takes in what the framed block says: where its packet lies, if it carries one.
+    /// Interprets the framed block; returns where its packet lies, if it carries one.
     fn open_block(&mut self, kind: u32, length: usize) -> Result<Option<Place>, String> {
         let big_endian = self.big_endian;
         let block = self.window.peek(length).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! Inputs become flow records: packets are metered, exports decoded, tables read.
 //!
-//! All captures of one call pass through one meter in the order given, so a capture that was cut in
-//! pieces by its writer gives the same records as the whole. For a model each input is metered by itself,
-//! so that parts can be made of some of them, and put together later (`beside`). Nothing is kept but the
-//! live flows, the connections counted, and the records that wait for their repair.
+//! All captures of one call pass through one meter in the order given, so a capture that was cut in pieces by
+//! its writer gives the same records as the whole. For a model each input is metered by itself, so that parts
+//! can be made from some of them, and combined later (`beside`). Only the live flows, the counted connections
+//! and the records that wait for their repair are kept in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,16 +48,16 @@ use exports::{Exporters, evidence};
 pub use options::FlowOptions;
 use passed_over::PassedOver;
 
-/// Progress is told after this many packets, datagrams or records.
+/// Progress is reported after this many packets, datagrams or records.
 const PROGRESS_EVERY: u64 = 8_192;
 
-/// TCP connections told apart at most, some 50 bytes each.
+/// The most TCP connections that are distinguished, some 50 bytes each.
 const CONNECTIONS_MAX: usize = 1 << 23;
 
 /// Openings, and connections with time stamps, watched at once.
 const OPENINGS_MAX: usize = 1 << 20;
 
-/// How far reading has come.
+/// Progress of reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The input being read.
@@ -73,17 +73,18 @@ pub struct Progress<'a> {
 /// Takes every IP packet of captures, with its stamp (ns since 1970), in the order of its input.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, &IpPacket);
 
-/// Takes every flow record, as they become known: without repair in the order in which flows ended.
+/// Takes every flow record as it becomes known: without repair in the order in which flows ended.
 pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
-/// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and gives every record to `sink`.
+/// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and passes every record
+/// to `sink`.
 ///
-/// What lies in a directory or is matched by a glob and cannot be read, or not to its end, is passed over,
-/// counted, and named in a warning.
+/// A file found in a directory or by a glob that cannot be read, or not to its end, is skipped, counted, and
+/// named in a warning.
 ///
 /// # Errors
-/// When an input that was named cannot be read or is of no known kind, when all were passed over, or when
-/// `sink` fails.
+/// When a named input cannot be read or is of an unknown kind, when all files were skipped, or when `sink`
+/// fails.
 pub fn read_flows(
     inputs: &[PathBuf],
     options: &FlowOptions,
@@ -93,7 +94,8 @@ pub fn read_flows(
     read_all(inputs, Reading::new(options, progress, sink))
 }
 
-/// Reads captures and passes each packet to `watch`, without metering flows. Inputs are digested if `digests` is set.
+/// Reads captures and passes each packet to `watch`, without metering flows. Computes digests of the inputs if
+/// `digests` is set.
 ///
 /// # Errors
 /// As [`read_flows`].
@@ -143,7 +145,7 @@ fn read_all(inputs: &[PathBuf], mut reading: Reading<'_>) -> Result<FlowSummary>
     reading.finish()
 }
 
-/// Everything that grows while inputs are read.
+/// The state of reading inputs.
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     digests: bool,
@@ -151,23 +153,23 @@ pub(super) struct Reading<'a> {
     /// Packets on their way to the meter.
     queue: PrefetchQueue,
     meter: Meter,
-    /// None where they are not to be counted.
+    /// `None` if connections are not counted.
     pub(super) connections: Option<ConnectionCounter>,
     pub(super) series: Option<PacketSeries>,
     handshakes: Option<Handshakes>,
     echoes: Option<Echoes>,
     watch: Option<Watch<'a>>,
-    /// What parts brought with them.
+    /// Information from parts.
     parts: Beside,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: TimeRange,
     pub(super) other_links: BTreeMap<u32, u64>,
     pub(super) exporters: Exporters,
-    /// Exports among the packets of the input being read.
+    /// Exports among the packets of the current input.
     exports_beside: BTreeMap<Format, u64>,
     sites: Sites,
-    /// What inputs were read as.
+    /// The formats as which inputs were read.
     pub(super) formats: BTreeSet<&'static str>,
     progress: &'a mut dyn FnMut(&Progress<'_>),
     until_progress: u64,
@@ -229,7 +231,7 @@ impl<'a> Reading<'a> {
         self.input_ends()
     }
 
-    /// Takes down when the traffic of an input was, when all of it was read.
+    /// Records the time span of an input's traffic, at the end of the input.
     pub(super) fn span_ends(&mut self, name: &str) {
         let span = self.seen.input_ends(name);
         self.sites.input_ends(span.as_ref());
@@ -246,7 +248,7 @@ impl<'a> Reading<'a> {
         Ok(true)
     }
 
-    /// What is made for a model ends with each input.
+    /// Ends the input: flows and round trips for a model do not cross inputs.
     pub(super) fn input_ends(&mut self) -> Result<()> {
         if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.input_ends();
@@ -257,7 +259,7 @@ impl<'a> Reading<'a> {
         self.out.check()
     }
 
-    /// Meters what is on its way, and ends every flow.
+    /// Meters all queued packets, and ends every flow.
     fn flush(&mut self) {
         self.meter_waiting();
         let out = &mut self.out;
@@ -342,7 +344,7 @@ impl<'a> Reading<'a> {
                 read_as
             }
         };
-        // (A pcapng says as late as this what it holds.)
+        // (The link types of a pcapng are known only now.)
         refuse_unknown_links(gauge, &capture).inspect_err(|_| self.summary.go_back_to(&before))?;
         if read_as == ReadAs::Packets {
             self.formats.insert(capture.container());
@@ -354,7 +356,7 @@ impl<'a> Reading<'a> {
         Ok(capture.into_window())
     }
 
-    /// Packets that are to be read again have to come from a file.
+    /// Packets that will be read again must come from a file.
     fn hold_to_files(&self, gauge: &Gauge, read_as: ReadAs) -> Result<()> {
         let is_once = read_as == ReadAs::Packets && is_pipe(Path::new(gauge.name()));
         if self.refuses_piped_packets && is_once {
@@ -367,12 +369,12 @@ impl<'a> Reading<'a> {
         held.packets().try_for_each(|packet| self.take(read_as, &packet))
     }
 
-    /// One packet of a capture, whatever it is.
+    /// Takes one packet of a capture, of any kind.
     pub(super) fn take(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
         self.take_inlined(read_as, packet)
     }
 
-    /// Usual packets that are metered, and of which nothing else is asked, are read in brief.
+    /// Usual packets that are only metered are read in brief.
     #[inline(always)]
     fn take_inlined(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
         let is_metered_only =
@@ -437,7 +439,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Everything beside the records, where a model is to be made.
+/// The information besides the records, if it is for a model.
 fn beside(
     series: Option<PacketSeries>,
     round_trips: Option<(Handshakes, Echoes)>,
@@ -452,7 +454,7 @@ fn beside(
     Some(beside)
 }
 
-/// Refuses a capture when none of the link types it has declared is read here.
+/// Refuses a capture if none of its declared link types is supported.
 fn refuse_unknown_links(gauge: &Gauge, capture: &Capture<Stream>) -> Result<()> {
     let link_types = capture.link_types();
     let known = |number: &u32| LinkType::from_dlt(*number).is_some();

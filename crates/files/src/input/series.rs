@@ -1,10 +1,10 @@
-//! The packets of all inputs as one series in time, for what it says of burstiness.
+//! The packets of all inputs as one time series, for burstiness.
 
 use nilometer_stat::Binned;
 use nilometer_traffic::burstiness::{Hurst, NoHurst};
 use serde::{Deserialize, Serialize};
 
-/// The series while it is read, and what keeps it from being the whole traffic.
+/// The series while it is read, and why it may not be the whole traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacketSeries {
@@ -15,7 +15,7 @@ pub struct PacketSeries {
 }
 
 impl PacketSeries {
-    /// A packet that is metered, with its stamp if it has one.
+    /// Adds a metered packet, with its stamp if it has one.
     pub(super) fn packet(&mut self, stamp_ns: Option<u64>, ip_bytes: u32) {
         match stamp_ns {
             Some(at_ns) => {
@@ -26,7 +26,7 @@ impl PacketSeries {
         }
     }
 
-    /// A flow record, whose packets came at times that it does not tell.
+    /// Notes a flow record, whose packet times are unknown.
     pub(super) fn record(&mut self) {
         self.others += 1;
     }
@@ -38,10 +38,10 @@ impl PacketSeries {
         self.too_far |= part.too_far || self.binned.merge(&part.binned).is_err();
     }
 
-    /// What the series says.
+    /// The Hurst parameter of the series.
     ///
     /// # Errors
-    /// Where it is not all of the traffic, or cannot be had.
+    /// Where the series is not all of the traffic, or the parameter cannot be estimated.
     pub fn hurst(self) -> Result<Hurst, NoHurst> {
         match () {
             () if self.packets == 0 => Err(NoHurst::NoPackets),

@@ -1,9 +1,9 @@
-//! Both sides of a comparison: whatever each is read from, both are observed alike.
+//! Both sides of a comparison, observed alike whatever each is read from.
 //!
-//! Packets are held against packets. Flow records tell less, and some exporters more than others; so where one
-//! side is flow records, the packets of the other are metered and become such, and of both sides no more is
-//! used than both tell (`conversation::joined`). A model that keeps the vectors of its connections has them
-//! observed as they are; one of laws alone has nothing to be observed.
+//! Packets are compared with packets. Flow records hold less, and some exporters export more than others; so
+//! if one side is flow records, the packets of the other are metered into records, and only information that
+//! both sides have is used (`conversation::joined`). A model that keeps the vectors of its connections is
+//! observed by them; a model that has only laws cannot be observed.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,33 +26,33 @@ use crate::document::model::read_model;
 
 /// TCP flow records of one side that are compared at most: two to a connection, some 130 bytes each.
 const RECORDS_MAX: usize = 2 * CONNECTIONS_MAX;
-/// A model says within so many bytes that it is one.
+/// Bytes within which a model is recognised.
 const BEGINNING_BYTES: u64 = 512;
 
 /// One side, as it is compared.
 #[derive(Debug)]
 pub struct ObservedSide {
-    /// What was read.
+    /// The inputs that were read.
     pub names: Vec<String>,
-    /// What it showed.
+    /// The observation.
     pub observed: Observed,
-    /// How long it lasts.
+    /// Its duration, seconds.
     pub seconds: f64,
     /// Packets that are not TCP, and their bytes.
     pub others: Bin,
 }
 
-/// What is told while inputs are read.
+/// The callback for progress while inputs are read.
 type Watched<'a> = &'a mut dyn FnMut(&Progress<'_>);
 
-/// What a side is made of.
+/// The data of a side.
 enum What {
     Packets(Observed),
     Records(Records),
     Vectors(Observed),
 }
 
-/// One side, as it was read.
+/// One side, as read.
 struct Held<'a> {
     path: &'a PathBuf,
     names: Vec<String>,
@@ -61,7 +61,7 @@ struct Held<'a> {
     what: What,
 }
 
-/// Flow records as they come.
+/// Flow records as read.
 #[derive(Default)]
 struct Records {
     tcp: Vec<FlowRecord>,
@@ -69,10 +69,10 @@ struct Records {
     sampling_max: u32,
 }
 
-/// Reads both sides and observes them alike; and what a person should know.
+/// Reads both sides and observes them alike; also returns warnings.
 ///
 /// # Errors
-/// When one cannot be read, or holds no connection, or the two cannot be held against each other.
+/// When one cannot be read, or holds no connection, or the two cannot be compared.
 pub fn observe_both(
     paths: &[PathBuf; 2],
     progress: Watched<'_>,
@@ -108,7 +108,7 @@ pub fn observe_both(
     Ok(([original.seen(of_original), copy.seen(of_copy)], warnings))
 }
 
-/// What a person should know of a side only.
+/// The warning that only one side's packets are compared.
 fn alone(only: Side, is_of_records: bool) -> String {
     let [seen, unseen] = match only {
         Side::Client => ["clients", "servers"],
@@ -155,7 +155,7 @@ fn read<'a>(
     Ok(Held { path, names, seconds: summary.seconds, others, what })
 }
 
-/// Packets that are not the connections'.
+/// Packets that do not belong to connections.
 fn beside(observed: &Observed, summary: &FlowSummary) -> Bin {
     Bin {
         packets: summary.packets - observed.tcp.packets,
@@ -163,7 +163,7 @@ fn beside(observed: &Observed, summary: &FlowSummary) -> Bin {
     }
 }
 
-/// Does a file begin like a model? What is no file is not looked at: it could not be read again.
+/// Does a file begin like a model? Only regular files are read, because others cannot be read twice.
 fn is_model(path: &Path) -> Result<bool> {
     if !path.is_file() {
         return Ok(false);
@@ -213,7 +213,7 @@ impl Records {
         Ok(())
     }
 
-    /// Of one packet in many nobody knows what connections were.
+    /// Refuses sampled records: one packet in many does not show connections.
     fn refuse_sampled(self, named: &str) -> Result<Records> {
         if self.sampling_max > 1 {
             bail!(
@@ -251,7 +251,7 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Takes out what was observed, or joins what records tell; where there are records, no more than these.
+    /// Returns the observation, or one joined from records, reduced to what `telling` names if it is given.
     fn observe(&mut self, telling: Option<Telling>, only: Option<Side>) -> Observed {
         match (&mut self.what, telling) {
             (What::Records(records), Some(telling)) => {
@@ -271,7 +271,7 @@ impl Held<'_> {
         }
     }
 
-    /// What of it is seen where one side's packets are.
+    /// Observes it again with the packets of one side only.
     fn observe_again(
         &mut self,
         telling: Option<Telling>,

@@ -6,9 +6,10 @@ use anyhow::{Result, bail};
 
 use super::open::{self, Input};
 
-/// The kind of input that a regular file is; none where it is none, or is text, as documents are.
+/// The kind of input that a regular file is; `None` if it is not an input, or is text, as documents
+/// are.
 pub fn kind(path: &Path) -> Option<&'static str> {
-    // (What a pipe holds can be looked at once only.)
+    // (The content of a pipe can be read only once.)
     if !path.is_file() {
         return None;
     }
@@ -27,11 +28,11 @@ pub fn kind(path: &Path) -> Option<&'static str> {
 /// Refuses an input in the place of `wanted`.
 ///
 /// # Errors
-/// What it is, and how it is to be given.
+/// If it is one; the error names its kind and how to give it.
 pub fn refuse_input(path: &Path, wanted: &str) -> Result<()> {
     let shown = path.display();
     match kind(path) {
-        // An input that ends in .toml is told apart from a LAB.toml by its flag.
+        // An input whose name ends in .toml needs a flag, to distinguish it from a LAB.toml.
         Some(kind) => bail!(
             "{shown}: this is {kind}, and no {wanted}; give it as an input: `nilometer lab run --input \
              {shown}`"

@@ -1,9 +1,9 @@
-//! Private addresses that several captures have in common: perhaps different hosts under one address.
+//! Private addresses that occur in several captures, and may be different hosts.
 //!
-//! Every site numbers its hosts from the same private blocks (RFC 1918), so that two captures of different
-//! sites show one host where there are two. Nothing in a packet says which site it is of. Pieces of one
-//! capture, as `tcpdump -C` and `-G` write them, follow one another in time, and are no matter; inputs that
-//! overlap, or lie far apart, may be of different sites, and a person is told.
+//! Every site numbers its hosts from the same private blocks (RFC 1918), so that captures of two sites may
+//! show one host where there are two. A packet does not identify its site. Pieces of one capture, as
+//! `tcpdump -C` and `-G` write them, follow one another in time, and are harmless; inputs that overlap, or
+//! lie far apart, may be from different sites, and cause a warning.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::summary::InputSpan;
 
 /// Private addresses remembered at most, some 40 bytes each.
 const ADDRESSES_MAX: usize = 1 << 16;
-/// Inputs no farther apart are pieces of one capture.
+/// Inputs that are no farther apart count as pieces of one capture.
 const APART_NS: u64 = 60 * 1_000_000_000;
 
 /// The addresses that two inputs share.
@@ -22,17 +22,17 @@ struct Shared {
     others: u64,
 }
 
-/// The private addresses of captures, by the input that had each last.
+/// The private addresses of captures, each with the last input that had it.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     seen: HashMap<IpAddr, usize>,
     shared: BTreeMap<(usize, usize), Shared>,
-    /// Of every input that is over; none of those in which nothing was seen.
+    /// The spans of finished inputs; `None` for inputs without packets.
     spans: Vec<Option<InputSpan>>,
 }
 
 impl Sites {
-    /// Takes down an address of a packet of the current input.
+    /// Notes an address of a packet of the current input.
     pub(super) fn note(&mut self, address: IpAddr) {
         if !is_private(address) {
             return;
@@ -55,12 +55,12 @@ impl Sites {
         }
     }
 
-    /// The current input is over.
+    /// Ends the current input.
     pub(super) fn input_ends(&mut self, span: Option<&InputSpan>) {
         self.spans.push(span.cloned());
     }
 
-    /// One line for a person, where inputs share addresses and are not pieces of one capture.
+    /// One line of warning, if inputs share addresses and are not pieces of one capture.
     pub(super) fn warning(&self) -> Option<String> {
         let span = |at: usize| self.spans.get(at).and_then(Option::as_ref);
         let all = self.shared.iter().filter_map(|(&(a, b), shared)| {
@@ -92,7 +92,7 @@ fn follow(a: &InputSpan, b: &InputSpan) -> bool {
     second.first_ns >= first.last_ns && second.first_ns - first.last_ns <= APART_NS
 }
 
-/// Is it of a block that every site may use: RFC 1918, RFC 6598, RFC 4193, link-local or loopback?
+/// Is it in a block that every site may use: RFC 1918, RFC 6598, RFC 4193, link-local or loopback?
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -113,7 +113,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Two inputs of these seconds, which have these addresses.
+    /// The warning for two inputs with these time spans in seconds, and these addresses.
     fn warned(spans: [(u64, u64); 2], addresses: [&[&str]; 2]) -> Option<String> {
         let mut sites = Sites::default();
         for ((name, (first, last)), addresses) in

@@ -1,4 +1,4 @@
-//! One input as a stream of bytes: opened, unpacked where it is compressed, counted and digested.
+//! One input as a stream of bytes: opened, decompressed if needed, counted and digested.
 //!
 //! The digest is of the bytes as they lie in the file, so that `sha256sum` prints the same, and it
 //! covers the whole file even where a damaged capture is only read in part.
@@ -24,23 +24,23 @@ const PACKED_STEP_BYTES: usize = 64 * 1024;
 
 /// The name of the embedded sample, wherever an input is named.
 pub const EMBEDDED: &str = "embedded:sample.pcap.gz";
-/// A minute of an imagined network, played by hosts of Linux and captured; `examples/README.md` says how.
+/// A minute of an imagined network, played by Linux hosts and captured; `examples/README.md` describes how.
 static SAMPLE: &[u8] = include_bytes!("../../../../examples/sample.pcap.gz");
 
-/// What identifies an input: recorded with everything that is made from it.
+/// The identity of an input, recorded with everything that is made from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputDigest {
     /// The path as it was given, or `-` for standard input.
     pub name: String,
-    /// SHA-256 of the file as it lies there, in hexadecimal; none where nobody asked for it.
+    /// SHA-256 of the file as stored, in hexadecimal; `None` if it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// What is known of an input while it is read.
+/// What is known about an input while it is read.
 #[derive(Clone)]
 pub struct Gauge {
     name: String,
@@ -51,11 +51,11 @@ pub struct Gauge {
 
 #[derive(Default)]
 struct Tally {
-    /// None where nobody asked for it.
+    /// `None` if it was not requested.
     digest: RefCell<Option<Digest>>,
     bytes: Cell<u64>,
     damage: RefCell<Option<String>>,
-    /// Why the file could not be read, as the system numbers it: who unpacks may take that for damage.
+    /// The errno of a failed read, which the decompressor may mistake for damage.
     failed: Cell<Option<i32>>,
 }
 
@@ -80,20 +80,21 @@ impl Gauge {
         self.packing
     }
 
-    /// What was wrong with the compressed stream, if it was damaged or cut.
+    /// The error of the compressed stream, if it was damaged or cut.
     pub fn packing_damage(&self) -> Option<String> {
         self.tally.damage.borrow().clone()
     }
 
-    /// What identifies what has been read, with its digest if that was asked for; of the whole file once the
-    /// stream has ended.
+    /// The identity of the part read so far, with its digest if that was requested; of the whole file once
+    /// the stream has ended.
     pub fn identity(&self) -> InputDigest {
         let sha256 = self.tally.digest.borrow().as_ref().map(Digest::so_far);
         InputDigest { name: self.name.clone(), sha256, bytes: self.read_bytes() }
     }
 }
 
-/// Opens `path`, standard input for `-`, or the sample for [`EMBEDDED`]; digests it where `digests`.
+/// Opens `path`, standard input for `-`, or the sample for [`EMBEDDED`]; computes its digest if `digests`
+/// is set.
 ///
 /// # Errors
 /// When it cannot be opened or read, is a directory, or is empty.
@@ -131,12 +132,13 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
     Ok((gauge, Window::new(stream)))
 }
 
-/// A file that holds nothing that is read here. Who names it is told; in a directory it is passed over.
+/// A file of a kind that is not read here. It is an error if the file was named; in a directory it is
+/// skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotRead(pub String);
 
-/// Counts and digests what passes.
+/// Counts and digests the bytes that are read.
 struct Counted {
     raw: Stream,
     tally: Rc<Tally>,
@@ -157,7 +159,7 @@ impl Read for Counted {
     }
 }
 
-/// A reader that is read here and there.
+/// A reader with two owners.
 struct Shared<R>(Rc<RefCell<R>>);
 
 impl<R: Read> Read for Shared<R> {
@@ -166,8 +168,8 @@ impl<R: Read> Read for Shared<R> {
     }
 }
 
-/// Unpacks what is compressed; damage ends the stream where it lies and is remembered, for what came before
-/// it is still good.
+/// Decompresses a stream; damage ends the stream there and is remembered, since the data before it is
+/// valid.
 struct Unpacked<R> {
     unpacked: Stream,
     packed: Rc<RefCell<R>>,
@@ -195,7 +197,7 @@ impl<R: Read> Read for Unpacked<R> {
             return Err(io::Error::from_raw_os_error(number));
         }
         *self.tally.damage.borrow_mut() = Some(packing::damage(&error));
-        // What is packed behind the damage still belongs to the digest.
+        // Compressed bytes behind the damage still belong to the digest.
         io::copy(&mut *self.packed.borrow_mut(), &mut io::sink())?;
         Ok(0)
     }

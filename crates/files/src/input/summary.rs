@@ -1,4 +1,4 @@
-//! What reading inputs came to: the counts, and the warnings that go with them.
+//! The summary of reading inputs: counts, and warnings about them.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,16 @@ use super::beside::Beside;
 use super::capture::Ending;
 use super::source::{Gauge, InputDigest};
 
-/// What was read and what became of it, over all inputs.
+/// The counts over all inputs.
 ///
 /// `packets == IP packets + not_ip + malformed + snapped + other_link`: every packet of the files is
-/// counted once, whatever it turned out to be.
+/// counted exactly once, whatever its kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowSummary {
-    /// Every packet of the captures. Where an input is flow records, the packets they count.
+    /// Every packet of the captures; for flow records, the packets that they count.
     pub packets: u64,
-    /// Bytes of the IP packets, from the IP header on, at original length; likewise for records.
+    /// Bytes of the IP packets, from the IP header on, at original length; for flow records, the bytes
+    /// that they count.
     pub bytes: u64,
     /// Packets whose headers contradict themselves or end too early.
     pub malformed: u64,
@@ -26,15 +27,15 @@ pub struct FlowSummary {
     pub not_ip: u64,
     /// Packets cut by the snap length before their IP addresses.
     pub snapped: u64,
-    /// Packets of interfaces whose link type is not read here.
+    /// Packets of interfaces with an unsupported link type.
     pub other_link: u64,
     /// Packets without a stamp, which took that of the packet before them.
     pub unstamped: u64,
     /// Flow records made or read.
     pub flow_records: u64,
-    /// Flows after repair; none where it was not asked for.
+    /// Flows after repair; `None` if repair was not requested.
     pub flows_after_repair: Option<u64>,
-    /// Packets of the flows that were given on: after repair, where there was one.
+    /// Packets of the flows that were passed on, after repair if there was one.
     pub flow_packets: u64,
     /// Their bytes.
     pub flow_bytes: u64,
@@ -42,65 +43,65 @@ pub struct FlowSummary {
     pub repairs: BTreeMap<String, u64>,
     /// Distinct TCP 4-tuples, both directions together, by the innermost IP header.
     pub tcp_connections: u64,
-    /// Of these, those with a SYN without ACK.
+    /// Those of them with a SYN without ACK.
     pub tcp_connections_with_syn: u64,
-    /// Of these, those that had a FIN as well.
+    /// Those of them that had a SYN without ACK and a FIN.
     pub tcp_connections_with_syn_and_fin: u64,
     /// Flows that ended early because the flow cache was full.
     pub evicted: u64,
     /// Inputs whose last record was cut.
     pub cut_records: u64,
-    /// Inputs that were damaged somewhere: read up to there, or without what was damaged.
+    /// Damaged inputs, which were read up to the damage, or without the damaged parts.
     pub damaged: u64,
     /// From the earliest to the latest stamp of packets that were metered, or from the earliest
     /// start to the latest end of records that were read; seconds.
     pub seconds: f64,
-    /// What the inputs were read as: containers of packets that were metered, and formats of flow
-    /// records; joined by commas.
+    /// The formats of the inputs: containers of packets that were metered, and formats of flow records;
+    /// joined by commas.
     pub format: String,
-    /// Who exported the records: exporters, and for NetFlow v9, IPFIX and sFlow their domains.
+    /// Number of exporters of the records; for NetFlow v9, IPFIX and sFlow, of their domains.
     pub exporters: u64,
-    /// What was passed over in exports and files of them, by reason.
+    /// What was skipped in exports and files of them, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// What export datagrams came to, where an input held any that were decoded.
+    /// The counts of decoded export datagrams, if there were any.
     pub exports: Option<ExportSummary>,
-    /// Exports among packets that were metered, which are packets like any other there.
+    /// Exports among metered packets, which count as ordinary packets.
     #[serde(skip)]
     pub exports_beside: u64,
-    /// What a socket or an interface was asked for and gave, where records were made live.
+    /// The counts of a socket or an interface, if records were made live.
     pub live: Option<LiveSummary>,
-    /// What a model wants to know beside the records, where that was asked for.
+    /// Information for a model besides the records, if that was requested.
     #[serde(skip)]
     pub beside: Option<Beside>,
-    /// Name and length of every input, and its SHA-256 where that was asked for.
+    /// Name and length of every input, and its SHA-256 if that was requested.
     pub inputs: Vec<InputDigest>,
-    /// When the traffic of each input was, of those that hold any, in the order read.
+    /// The time span of each input that holds traffic, in the order read.
     #[serde(skip)]
     pub spans: Vec<InputSpan>,
-    /// How an input was read, where there was a choice.
+    /// How inputs were read, where there was a choice.
     pub notes: Vec<String>,
     /// What makes a figure above suspect, in plain words.
     pub warnings: Vec<String>,
 }
 
-/// What came while records were made live, and what of it was lost.
+/// The counts of a live reading, and its losses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LiveSummary {
     /// `udp ADDRESS:PORT`, or `interface NAME`.
     pub source: String,
-    /// How long it was heard or watched, seconds.
+    /// How long it lasted, seconds.
     pub seconds: f64,
-    /// Datagrams heard, or frames seen.
+    /// Datagrams received, or frames seen.
     pub received: u64,
     /// Their bytes: payload of datagrams, frames at original length.
     pub received_bytes: u64,
-    /// Datagrams or frames that the kernel dropped because they were not fetched soon enough.
+    /// Datagrams or frames that the kernel dropped because they were not read fast enough.
     pub kernel_dropped: u64,
     /// What ended it: `signal`, `seconds` or `count`.
     pub stopped_by: &'static str,
 }
 
-/// What decoded exports came to.
+/// The counts of decoded exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportSummary {
     /// Datagrams decoded.
@@ -113,14 +114,14 @@ pub struct ExportSummary {
     pub bytes: u64,
     /// Records that the exporters numbered and that did not arrive.
     pub lost: u64,
-    /// Packets beside the exports, which were not metered.
+    /// Other packets among the exports, which were not metered.
     pub other_packets: u64,
-    /// Datagrams that begin like exports and contradict themselves.
+    /// Datagrams that begin like exports but contradict themselves.
     pub malformed: u64,
 }
 
 impl ExportSummary {
-    /// Adds what another input came to.
+    /// Adds the counts of another input.
     pub fn add(&mut self, other: &ExportSummary) {
         self.datagrams += other.datagrams;
         self.records += other.records;
@@ -135,13 +136,13 @@ impl ExportSummary {
 /// The span of time seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeRange {
-    /// Of the input that is being read.
+    /// The span of the current input.
     bounds: Option<(u64, u64)>,
-    /// Of those before it.
+    /// The span of the inputs before it.
     before: Option<(u64, u64)>,
 }
 
-/// When the traffic of one input was.
+/// The time span of one input's traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputSpan {
     /// The input, as it was given.
@@ -169,7 +170,7 @@ impl TimeRange {
         self.all().map(|(_, last)| last)
     }
 
-    /// The input ends, and another may follow: gives the span of this one alone, if it held anything.
+    /// Ends the input; returns the span of this input alone, if it held anything.
     pub fn input_ends(&mut self, name: &str) -> Option<InputSpan> {
         self.before = self.all();
         let (first_ns, last_ns) = self.bounds.take()?;
@@ -185,7 +186,7 @@ impl TimeRange {
     }
 }
 
-/// The counts that are compared before and after an input.
+/// Counts before an input, for comparison with those after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     packets: u64,
@@ -197,13 +198,13 @@ pub struct Before {
 }
 
 impl FlowSummary {
-    /// Counts packets and their bytes, as far as 64 bits go: records may claim anything.
+    /// Counts packets and their bytes, saturating: records may claim anything.
     pub fn count(&mut self, packets: u64, bytes: u64) {
         self.packets = self.packets.saturating_add(packets);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The counts as they stand, before another input.
+    /// The present counts, before another input.
     pub fn before(&self) -> Before {
         Before {
             packets: self.packets,
@@ -215,12 +216,12 @@ impl FlowSummary {
         }
     }
 
-    /// Counts no packet of an input of which none could be read.
+    /// Restores the counts, for an input of which no packet could be read.
     pub fn go_back_to(&mut self, before: &Before) {
         (self.packets, self.other_link) = (before.packets, before.other_link);
     }
 
-    /// Takes what there is beside the records.
+    /// Takes the information besides the records.
     pub fn note_beside(&mut self, beside: Option<Beside>) {
         if let Some(Beside { openings, .. }) = &beside
             && openings.beyond > 0
@@ -233,7 +234,7 @@ impl FlowSummary {
         self.beside = beside;
     }
 
-    /// Says what was wrong with the end of an input, and how much of it was lost, where that can be known.
+    /// Warns of a faulty end of an input, with how much of it was lost if that is known.
     pub fn note_ending(&mut self, gauge: &Gauge, ending: &Ending) {
         let name = gauge.name();
         let lost = |offset: u64| match (gauge.packing(), gauge.total_bytes()) {
@@ -268,7 +269,7 @@ impl FlowSummary {
         }
     }
 
-    /// Says what of a capture's packets could not be metered.
+    /// Warns of packets of a capture that could not be metered.
     pub fn note_packets(&mut self, name: &str, before: &Before, others: &BTreeMap<u32, u64>) {
         let packets = self.packets - before.packets;
         let mut say = |count: u64, what: &str| {
@@ -301,13 +302,13 @@ impl FlowSummary {
     }
 }
 
-/// So many of so many, with their share.
+/// "`some` of `all`", with their share.
 pub(super) fn of_all(some: u64, all: u64, what: &str) -> String {
     let share = 100.0 * some as f64 / all.max(1) as f64;
     format!("{some} of {all} {what} ({share:.1} %)")
 }
 
-/// A LINKTYPE number, with its name where people are likely to meet it.
+/// A LINKTYPE number, with its name if it is a common one.
 pub fn describe_link(link_type: u32) -> String {
     const NAMES: [(u32, &str); 14] = [
         (105, "802.11"),

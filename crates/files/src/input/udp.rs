@@ -1,8 +1,8 @@
-//! The payload of a UDP datagram that the packet parser has described.
+//! The payload of a UDP datagram, located by the parser's result.
 //!
-//! The parser says what a packet is, not where its parts lie. What it said (ports and length) is the
-//! datagram's header, so the header is looked for: from the end of the frame, where only a trailer
-//! of a few bytes can stand behind the payload, towards its beginning.
+//! The parser returns what a packet is, not where its parts lie. Ports and length make up the
+//! datagram's header, so the frame is searched for these bytes: from its end, where only a trailer
+//! of a few bytes can follow the payload, towards its beginning.
 
 use nilometer_wire::packet::{Fragment, IpPacket, Transport};
 

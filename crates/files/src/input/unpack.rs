@@ -1,8 +1,9 @@
-//! The bodies of nfcapd's blocks, unpacked: each by itself, in one of four ways, within a limit.
+//! Decompression of the bodies of nfcapd's blocks: each by itself, in one of four ways, within a
+//! limit.
 //!
-//! nfdump hands a block to the compressor as it is, and the compressor's bytes to the file as they
-//! are: LZO1X and LZ4 without any frame, bzip2 and Zstandard with their own. None says how long the
-//! block was, which is why all are given room for the longest there can be, and no more.
+//! nfdump compresses a block as a whole and stores the compressor's output unchanged: LZO1X and LZ4
+//! without any frame, bzip2 and Zstandard with their own. None states how long the block was, which
+//! is why each gets room for the longest possible block, and no more.
 
 use std::io::Read;
 
@@ -11,17 +12,17 @@ use bzip2::read::BzDecoder;
 use nilometer_flow::nfcapd::{BLOCK_BYTES_MAX, Compression};
 use ruzstd::decoding::StreamingDecoder;
 
-/// Unpacks blocks, one after the other, in one room.
+/// Decompresses blocks one after the other into one buffer.
 #[derive(Debug, Default)]
 pub struct Unpacker {
     room: Vec<u8>,
 }
 
 impl Unpacker {
-    /// What `body` was before it was compressed so.
+    /// Decompresses `body`.
     ///
     /// # Errors
-    /// When it is damaged, or longer than a block can be.
+    /// When it is damaged, or decompresses to more than a block can hold.
     pub fn unpack<'a>(&'a mut self, how: Compression, body: &'a [u8]) -> Result<&'a [u8]> {
         let bytes = match how {
             Compression::None => return Ok(body),
@@ -58,7 +59,7 @@ impl Unpacker {
 mod tests {
     use super::*;
 
-    /// `records` in turn, compressed in every way that there is a compressor for here.
+    /// `records`, compressed in every way for which there is a compressor here.
     fn packed(records: &[u8]) -> [(Compression, Vec<u8>); 3] {
         let mut bzip2 = Vec::new();
         let level = bzip2::Compression::best();
@@ -89,7 +90,7 @@ mod tests {
                 }
             }
             assert!(damaged > 0, "{how:?}");
-            // Half of an LZ4 block may be one, too: nothing says where it ends.
+            // Half of an LZ4 block may be valid, too: nothing marks its end.
             let half = unpacker.unpack(how, &body[..body.len() / 2]);
             assert!(half.is_err() || how == Compression::Lz4, "{how:?}");
         }

@@ -1,12 +1,12 @@
 //! A window that slides over a stream: the bytes at hand, read ahead in large steps.
 //!
-//! A container asks for as many bytes as its next record needs and gets them as one slice, without a
-//! copy where they already lie in the buffer. The buffer grows to the longest request ever made and
-//! no further, so the limit on a record, set by the container, is also the limit on memory.
+//! A container requests as many bytes as its next record needs and gets them as one slice, without a
+//! copy if they are already in the buffer. The buffer grows only to the longest request, so the
+//! container's limit on a record is also the limit on memory.
 
 use std::io::{self, Read};
 
-/// How much is read ahead: large enough that system calls do not count.
+/// How much is read ahead: large enough that the cost of system calls is negligible.
 const STEP_BYTES: usize = 256 * 1024;
 
 /// Bytes of a stream, read ahead.
@@ -25,7 +25,7 @@ impl<R: Read> Window<R> {
         Window { source, buffer: vec![0; STEP_BYTES], start: 0, end: 0, offset: 0, ended: false }
     }
 
-    /// How many bytes of the stream have been taken.
+    /// How many bytes of the stream have been consumed.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -44,17 +44,18 @@ impl<R: Read> Window<R> {
         Ok(&self.buffer[self.start..self.end.min(self.start + count)])
     }
 
-    /// Passes over `count` bytes that were seen by [`Window::peek`].
+    /// Consumes `count` bytes that were seen by [`Window::peek`].
     ///
     /// # Panics
-    /// When more is taken than was seen.
+    /// When more is consumed than was seen.
     pub fn take(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "a window takes only what it has seen");
         self.start += count;
         self.offset += count as u64;
     }
 
-    /// The next `count` bytes, taken; `None` (and nothing taken) when the stream ends before.
+    /// Consumes and returns the next `count` bytes; `None` (and nothing consumed) when the stream
+    /// ends before.
     pub fn next(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         if self.end - self.start < count {
             self.fill(count)?;
@@ -67,7 +68,7 @@ impl<R: Read> Window<R> {
         Ok(Some(&self.buffer[from..from + count]))
     }
 
-    /// Passes over `count` bytes unseen; says how many there were before the stream ended.
+    /// Skips `count` bytes unread; returns how many there were before the stream ended.
     pub fn skip(&mut self, count: u64) -> io::Result<u64> {
         let mut left = count;
         while left > 0 {

@@ -1,4 +1,4 @@
-//! Captures written: the packets of one meter as pcapng with nanosecond stamps and directions.
+//! The writer of captures: packets of one meter as pcapng with nanosecond stamps and directions.
 //!
 //! One section, one Ethernet interface, one Enhanced Packet Block a packet
 //! (draft-ietf-opsawg-pcapng), little-endian as on the machine that writes.
@@ -24,7 +24,7 @@ const END_OF_OPTIONS: [u8; 4] = [0; 4];
 
 /// Writes one capture.
 pub struct CaptureWriter<W: Write = BufWriter<File>> {
-    /// What errors call it.
+    /// Its name in errors.
     name: String,
     to: W,
     block: Vec<u8>,
@@ -106,7 +106,7 @@ impl<W: Write> CaptureWriter<W> {
             .with_context(|| format!("cannot write {}", self.name))
     }
 
-    /// Where it is written to.
+    /// The underlying writer.
     pub fn writer_mut(&mut self) -> &mut W {
         &mut self.to
     }
@@ -128,7 +128,7 @@ fn section() -> Vec<u8> {
     section
 }
 
-/// How captures of ours begin, and no others: with a section header that names the program.
+/// The first bytes of our captures, and of no others: a section header that names the program.
 pub fn beginning() -> Vec<u8> {
     let mut writer =
         CaptureWriter { name: String::new(), to: Vec::new(), block: Vec::new(), packets: 0 };

@@ -1,7 +1,7 @@
-//! Columns to and from Parquet: typed vectors, row groups, and the marks that say what a file is.
+//! Columns to and from Parquet: typed vectors, row groups, and the marks that identify a file.
 //!
-//! A [`Format`] is a name with a version and a schema. The name is written into the file, and a
-//! file is read only when both agree, so a column can be read without asking for its type again.
+//! A [`Format`] is a name with a version and a schema. The name is written into the file, and a file is read
+//! only when both agree, so a column can be read without checking its type again.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -26,7 +26,7 @@ use crate::tool;
 /// Rows of a row group: the most that is held in memory of a table being written or read.
 pub const ROW_GROUP_ROWS: usize = 131_072;
 
-/// Bytes of a footer at most: that of a part holds some million round trips.
+/// The most bytes of a footer: that of a part holds some million round trips.
 const FOOTER_BYTES_MAX: u32 = 512 << 20;
 /// Characters of a file's own words that an error repeats.
 const SHOWN_MAX: usize = 64;
@@ -35,18 +35,18 @@ const FORMAT_KEY: &str = "format";
 /// Metadata key of the program that wrote the file.
 const TOOL_KEY: &str = "tool";
 
-/// What a table is: its name with a version, and its columns.
+/// The format of a table: its name with a version, and its columns.
 #[derive(Debug)]
 pub struct Format<'a> {
     /// Name and version, such as `nilometer-flows/1`.
     pub name: &'a str,
     /// The schema in Parquet's own notation.
     pub schema: &'a str,
-    /// How many of its columns, all optional and the last, came later: a file without them is read as
-    /// one in which no row has them.
+    /// How many of its last columns, all optional, were added later: a file without them is read as if no row
+    /// had a value in them.
     pub later: usize,
-    /// Columns of integers in which hardly any value comes twice and neighbours are alike, such as times: written as
-    /// differences, as a dictionary of them would only cost time.
+    /// Columns of integers in which values hardly repeat and neighbours are close, such as times: written as
+    /// differences, because a dictionary would only cost time.
     pub rising: &'a [&'a str],
 }
 
@@ -58,13 +58,13 @@ pub trait Cells {
     /// When the file cannot be written.
     fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> parquet::errors::Result<()>;
 
-    /// Reads `rows` rows in place of what the column holds.
+    /// Replaces the column's content by `rows` rows that it reads.
     ///
     /// # Errors
     /// When the file is damaged or holds fewer rows.
     fn read(&mut self, from: ColumnReader, rows: usize) -> parquet::errors::Result<()>;
 
-    /// Holds `rows` rows without a value in place of what the column holds.
+    /// Replaces the column's content by `rows` rows without a value.
     fn read_nothing(&mut self, rows: usize);
 }
 
@@ -152,8 +152,8 @@ impl<T: DataType> Cells for Column<T> {
     }
 }
 
-/// The file of a table. It keeps the first reason why it could not be written: what becomes of an error in
-/// Parquet's own layers tells it twice, or not at all.
+/// The file of a table. It keeps the first reason why it could not be written, because Parquet's own layers
+/// report an error twice, or not at all.
 struct Page {
     draft: Draft,
     cause: Arc<OnceLock<String>>,
@@ -181,7 +181,7 @@ impl Write for Page {
     }
 }
 
-/// A table being written; nothing has its name until [`TableWriter::finish`].
+/// A table being written; it has no name until [`TableWriter::finish`].
 pub struct TableWriter {
     name: String,
     cause: Arc<OnceLock<String>>,
@@ -189,7 +189,7 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins the table that will be what the draft becomes.
+    /// Begins the table in the file of the draft.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -281,7 +281,7 @@ impl TableReader {
         Ok(table)
     }
 
-    /// Opens the Parquet file `path`, whatever is in it.
+    /// Opens the Parquet file `path` of any format.
     ///
     /// # Errors
     /// When it cannot be read, or is not Parquet.
@@ -294,7 +294,7 @@ impl TableReader {
         Ok(TableReader { name, reader })
     }
 
-    /// Looks whether it is of this format.
+    /// Checks that it is of this format.
     ///
     /// # Errors
     /// Why not.
@@ -322,7 +322,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// What the file's metadata says under `key`.
+    /// The value of `key` in the file's metadata.
     pub fn mark(&self, key: &str) -> Option<&str> {
         let marks = self.reader.metadata().file_metadata().key_value_metadata()?;
         marks.iter().find(|mark| mark.key == key)?.value.as_deref()
@@ -333,8 +333,8 @@ impl TableReader {
         self.reader.num_row_groups()
     }
 
-    /// Reads row group `group` into the columns, which stand in the order of the schema; says how
-    /// many rows it has.
+    /// Reads row group `group` into the columns, which stand in the order of the schema; returns how many
+    /// rows it has.
     ///
     /// # Errors
     /// When the file is damaged.
@@ -365,11 +365,11 @@ impl TableReader {
     }
 }
 
-/// Refuses a file whose footer claims more than is read: the decoder makes room for all of it.
+/// Refuses a file whose footer claims more than the limit: the decoder would allocate all of it.
 fn hold_footer(mut file: &File, name: &str) -> Result<()> {
     let mut end = [0; 8];
     let from_end = SeekFrom::End(-(end.len() as i64));
-    // What is too short, or no file that can be sought in, is refused by the decoder in its words.
+    // A file that is too short, or not seekable, is refused by the decoder in its own words.
     if file.seek(from_end).and_then(|_| file.read_exact(&mut end)).is_err() {
         return Ok(());
     }
@@ -381,13 +381,13 @@ fn hold_footer(mut file: &File, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a table being written: what the file said, if it was the file.
+/// The error of a table being written: that of the file, if there was one.
 fn unwritten(name: &str, cause: &OnceLock<String>, error: &dyn std::error::Error) -> anyhow::Error {
     let cause = cause.get().cloned().unwrap_or_else(|| one_line(error));
     anyhow!("{name}: cannot be written: {cause}")
 }
 
-/// What the decoder says, without what it puts before it: that it is Parquet's error, or another's.
+/// The decoder's message, without its prefix about the kind of error.
 fn cause_of(error: &ParquetError) -> String {
     match error {
         ParquetError::General(said) => said.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -1,7 +1,7 @@
 //! The table of flow records, `nilometer-flows/1`.
 //!
-//! Columns are named after the IPFIX information elements they hold (IANA's registry), but for
-//! three. `sourceIPAddress` and `destinationIPAddress` stand for the IPv4 and the IPv6 element
+//! Columns are named after the IPFIX information elements they hold (IANA's registry), except for
+//! four. `sourceIPAddress` and `destinationIPAddress` stand for the IPv4 and the IPv6 element
 //! alike, as text: one column that every tool can read, filter and join on, where two columns of
 //! bytes would be half empty; Parquet's dictionary stores each address once for a row group.
 //! `payloadOctets` and `initiator` have no element with their exact meaning and are described in
@@ -45,7 +45,7 @@ pub const FLOWS: Format = Format {
 /// Metadata key of the inputs: a JSON list of name, SHA-256 and length.
 const INPUTS_KEY: &str = "inputs";
 
-/// Metadata key of what makes a table a part.
+/// Metadata key of the mark that makes a table a part.
 const PART_KEY: &str = "part";
 
 /// Columns in the order of the schema.
@@ -164,7 +164,7 @@ pub struct FlowWriter {
 }
 
 impl FlowWriter {
-    /// Begins the table that will be what the draft becomes.
+    /// Begins the table in the file of the draft.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -173,7 +173,7 @@ impl FlowWriter {
         Ok(FlowWriter { table, columns: Columns::new(), held: 0, records: 0 })
     }
 
-    /// Adds a record. Stamps after the year 2262 are stored as the last moment a Parquet stamp has.
+    /// Adds a record. Stamps after the year 2262 are stored as the last moment of a Parquet stamp.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -187,7 +187,7 @@ impl FlowWriter {
         Ok(())
     }
 
-    /// Completes the file, which now gets its name; says how many records it holds.
+    /// Completes the file, which now gets its name; returns how many records it holds.
     ///
     /// # Errors
     /// When the file cannot be written or named.
@@ -219,7 +219,7 @@ impl FlowWriter {
     }
 }
 
-/// What makes the table `path` a part; none where it is flow records alone.
+/// The mark that makes the table `path` a part; `None` if it holds only flow records.
 ///
 /// # Errors
 /// When it is not a table of flow records, or its mark cannot be read.
@@ -231,7 +231,7 @@ pub fn read_part_mark(path: &Path) -> Result<Option<PartMark>> {
     Ok(Some(mark))
 }
 
-/// Why the Parquet file `path` is no table of flow records, if it is none.
+/// Why the Parquet file `path` is not a table of flow records; `None` if it is one.
 ///
 /// # Errors
 /// When it cannot be read or is damaged.

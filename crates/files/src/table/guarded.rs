@@ -1,9 +1,9 @@
-//! A fence around the Parquet decoder, which panics on some damaged files where it should fail, and makes
-//! room for whatever number of values a page claims.
+//! A guard around the Parquet decoder, which panics on some damaged files where it should fail, and
+//! allocates for any number of values that a page claims.
 //!
 //! A table is an input like any other: damage must end in one line and never in a backtrace. So the
-//! decoder runs where a panic is caught, kept off standard error, and turned into its own error; and it
-//! sees no page that claims more values than a row group of ours has.
+//! decoder runs where a panic is caught, kept off standard error, and turned into one of the decoder's
+//! errors; and it sees no page that claims more values than one of our row groups has.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,7 +16,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the decoder. What `work` was changing when it panicked must not be used again.
+/// Runs the decoder. Data that `work` was changing when it panicked must not be used again.
 ///
 /// # Errors
 /// Those of `work`, and one of their kind when it panics.
@@ -43,7 +43,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// A fence around `pages`.
+    /// A guard around `pages`.
     pub fn new(pages: Box<dyn PageReader>, values_max: usize) -> Pages {
         Pages { pages, values_max }
     }

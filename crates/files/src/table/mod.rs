@@ -2,7 +2,7 @@
 //!
 //! One column is one vector of numbers in memory, handed to the Parquet writer a row group at a
 //! time; there is no Arrow in between. Unsigned columns are stored as Parquet stores them, in the
-//! signed type of the same width with an annotation that says unsigned.
+//! signed type of the same width, annotated as unsigned.
 
 pub mod capture;
 pub mod columns;

@@ -1,7 +1,7 @@
-//! The table of packet stamps, `nilometer-packets/1`: what became of every packet of a trial.
+//! The table of packet stamps, `nilometer-packets/1`: the fate of every packet of a trial.
 //!
-//! One row is one packet seen on either side of the device. A stamp is absent where the packet was
-//! not seen: a lost packet never left, one that the device made never entered.
+//! One row is one packet seen on either side of the device. A stamp is absent on a side where the
+//! packet was not seen: a lost packet never left, one that the device originated never entered.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub const PACKETS: Format = Format {
 };
 
 nilometer_wire::named! {
-    /// What became of a packet.
+    /// The fate of a packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fate {
         /// It entered and left unchanged.
@@ -39,9 +39,9 @@ nilometer_wire::named! {
         Lost = "lost",
         /// It was addressed to the device.
         Consumed = "consumed",
-        /// The device made it.
+        /// The device originated it.
         Originated = "originated",
-        /// A further copy of a packet that had left already.
+        /// It is a further copy of a packet that had left already.
         Duplicated = "duplicated",
     }
 }
@@ -59,7 +59,7 @@ pub struct PacketRow {
     pub direction: u8,
     /// Length of the IP packet.
     pub bytes: u32,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
     /// Did it leave after a packet of its flow that had entered later?
     pub reordered: bool,
@@ -113,7 +113,7 @@ pub struct PacketWriter {
 }
 
 impl PacketWriter {
-    /// Begins the table that will be what the draft becomes.
+    /// Begins the table in the file of the draft.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -146,8 +146,8 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// Completes the file with `marks` in its metadata (seed, device and whatever repeats the
-    /// trial); it now gets its name. Says how many packets it holds.
+    /// Completes the file with `marks` in its metadata (seed, device and everything else needed to
+    /// repeat the trial); it now gets its name. Returns how many packets it holds.
     ///
     /// # Errors
     /// When the file cannot be written or named.

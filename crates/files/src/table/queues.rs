@@ -1,4 +1,4 @@
-//! The table of queues over time, `nilometer-queues/1`: what waited at each port in each step.
+//! The table of queues over time, `nilometer-queues/1`: queue lengths at each port in each step.
 
 use anyhow::Result;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -63,7 +63,7 @@ impl Columns {
     }
 }
 
-/// What waited at one place in one step of time.
+/// The queue at one place in one step of time.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueRow<'a> {
     /// The port.
@@ -84,7 +84,7 @@ pub struct QueueRow<'a> {
     pub max_bytes: u64,
 }
 
-/// Writes what waited into a file of the results.
+/// Writes queues over time into a file of the results.
 ///
 /// # Errors
 /// When it cannot be written.

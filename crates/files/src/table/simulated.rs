@@ -42,7 +42,7 @@ pub struct FlowRow<'a> {
     pub seed: u64,
     /// Its number in the run, from 0.
     pub number: usize,
-    /// What came of it.
+    /// Its outcome.
     pub flow: &'a FlowOutcome,
 }
 
@@ -115,7 +115,7 @@ pub struct SimulatedWriter {
 }
 
 impl SimulatedWriter {
-    /// Begins the table that will be what the draft becomes.
+    /// Begins the table in the file of the draft.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -157,7 +157,7 @@ impl SimulatedWriter {
         self.table.write_group(&mut self.columns.all())
     }
 
-    /// Ends the table; the scenario's text goes with it.
+    /// Completes the table, with the scenario's text in its metadata.
     ///
     /// # Errors
     /// When it cannot be written.

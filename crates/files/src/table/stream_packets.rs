@@ -1,7 +1,7 @@
 //! The table of a stream's frames, `nilometer-stream-packets/1`: when each was due, sent and received, and its fate.
 //!
-//! One row is one frame that was sent, or a further copy of one that came. A time is absent where it is not known: a
-//! lost frame was never received, and the stamp of a frame's departure may have been lost.
+//! One row is one frame that was sent, or a further copy that was received. A time is absent where it is not known:
+//! a lost frame was never received, and the stamp of a frame's departure may have been lost.
 
 use anyhow::Result;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
@@ -28,7 +28,7 @@ pub const STREAM_PACKETS: Format = Format {
     rising: &["sequence", "scheduled_ns", "sent_ns", "received_ns"],
 };
 
-/// About how many bytes a row takes in the file: what disk budgets and estimates are made with.
+/// About how many bytes a row takes in the file, for disk budgets and estimates.
 pub const ROW_BYTES: u64 = 40;
 
 /// One frame of a stream.
@@ -44,13 +44,13 @@ pub struct StreamPacketRow {
     pub frame_bytes: u16,
     /// When it was due, ns since the stream began.
     pub scheduled_ns: u64,
-    /// When it was sent, likewise.
+    /// When it was sent, ns since the stream began.
     pub sent_ns: Option<u64>,
-    /// When it was received, likewise.
+    /// When it was received, ns since the stream began.
     pub received_ns: Option<u64>,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
-    /// Did it come after a frame of its flow that was sent later?
+    /// Was it received after a frame of its flow that was sent later?
     pub reordered: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct StreamPacketWriter {
 }
 
 impl StreamPacketWriter {
-    /// Begins the table that will be what the draft becomes.
+    /// Begins the table in the file of the draft.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -139,7 +139,7 @@ impl StreamPacketWriter {
         Ok(())
     }
 
-    /// Completes the file with `marks` in its metadata; it now gets its name. Says how many rows it has.
+    /// Completes the file with `marks` in its metadata; it now gets its name. Returns how many rows it has.
     ///
     /// # Errors
     /// When the file cannot be written or named.

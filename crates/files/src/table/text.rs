@@ -1,7 +1,7 @@
 //! Flow records written as CSV or as JSON line by line, in the columns of the Parquet table.
 //!
-//! What is not known is empty in CSV and left out in JSON. Stamps are nanoseconds since 1970, as the
-//! columns' names say, so that nothing is rounded; pandas, polars and R read them as integers.
+//! Unknown values are empty in CSV and left out in JSON. Stamps are nanoseconds since 1970, as in
+//! the columns' names, so that nothing is rounded; pandas, polars and R read them as integers.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -45,10 +45,10 @@ pub enum FlowFormat {
 }
 
 impl FlowFormat {
-    /// What the ending of a name asks for: `.csv`, `.ndjson` or `.jsonl`; Parquet otherwise.
+    /// The format by the extension of a name: `.csv`, `.ndjson` or `.jsonl`; Parquet otherwise.
     ///
     /// # Errors
-    /// When the ending asks for something that is not written.
+    /// When the extension is that of a format that is not written.
     pub fn of(path: &Path) -> Result<FlowFormat> {
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match ending.as_str() {
@@ -67,13 +67,13 @@ impl FlowFormat {
         match self {
             FlowFormat::Parquet => TABLE,
             FlowFormat::Csv => b"flowStartNanoseconds,",
-            // (Keys of an object stand in the order of the alphabet.)
+            // (Keys of an object are in alphabetical order.)
             FlowFormat::Ndjson => b"{\"destinationIPAddress\":",
         }
     }
 }
 
-/// A file of flow records being written, of any kind; it has no name before it is finished.
+/// A file of flow records being written, in any format; it has no name before it is finished.
 pub enum FlowFile {
     /// Parquet.
     Table(Box<FlowWriter>),
@@ -82,7 +82,7 @@ pub enum FlowFile {
 }
 
 impl FlowFile {
-    /// Begins the file, of the kind that the ending of its name asks for.
+    /// Begins the file, in the format of its name's extension.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -104,8 +104,8 @@ impl FlowFile {
         }
     }
 
-    /// Completes the file, which now gets its name; says how many records it holds. Text has no room
-    /// for its `inputs`.
+    /// Completes the file, which now gets its name; returns how many records it holds. Text formats
+    /// cannot store `inputs`.
     ///
     /// # Errors
     /// When the file cannot be written or named.
@@ -160,7 +160,7 @@ impl TextWriter {
     }
 }
 
-/// The columns of a record; null where nothing is known.
+/// The columns of a record; null for unknown values.
 fn cells(record: &FlowRecord) -> [Value; 14] {
     let key = &record.key;
     [

@@ -1,9 +1,9 @@
 //! Which entries of a directory are the results that its list names, and their deletion, one by one.
 //!
-//! An entry is ours when the list names it and it is a plain file with the size and the digest that the
-//! list has, or, where a run was killed that was still writing it, the same inode, whatever it holds: nobody
-//! can tell then what it was to hold. All else is foreign, whatever it is called.
-//! Only what was found to be ours is deleted, by its name in the open directory, after another look.
+//! An entry is ours when the list names it and it is a plain file with the size and the digest in the list
+//! or, if a run was killed while it was writing the file, with the same inode and any content: the intended
+//! content is unknown then. All other entries are foreign, whatever their names. Only entries found to be
+//! ours are deleted, by name in the open directory, after a second check.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     name: OsString,
-    /// What it is instead, where its name does not tell.
+    /// What it is instead, where its name does not show that.
     why: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// The first of several foreign entries, in words.
+/// The first of several foreign entries, as text.
 pub(super) fn named(foreign: &[Foreign]) -> String {
     let mut words: Vec<String> = foreign.iter().take(NAMED).map(Foreign::to_string).collect();
     if foreign.len() > NAMED {
@@ -57,27 +57,27 @@ pub(super) fn named(foreign: &[Foreign]) -> String {
     }
 }
 
-/// The entries of a directory, told apart.
+/// The entries of a directory, divided into ours and foreign ones.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     ours: Vec<(OsString, Mark)>,
-    /// What is not ours, by name.
+    /// The foreign entries, by name.
     pub foreign: Vec<Foreign>,
 }
 
 impl Judged {
-    /// Whether this entry is one that was found to be ours, and as it was then.
+    /// Whether this entry was found to be ours, and has not changed since.
     fn knows(&self, name: &OsStr, entry: &Entry) -> bool {
         entry.is_plain() && self.ours.iter().any(|(ours, mark)| ours == name && *mark == entry.mark)
     }
 
-    /// Whether there is nothing at all but a list.
+    /// Whether there is nothing but a list.
     pub fn is_empty(&self) -> bool {
         self.ours.is_empty() && self.foreign.is_empty()
     }
 }
 
-/// The names in an open directory but that of the list, sorted.
+/// The names in an open directory except that of the list, sorted.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -94,7 +94,8 @@ pub(super) fn names(directory: impl AsFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Tells the entries of a directory apart. What `before` knows, and is as it was then, is not read again.
+/// Divides the entries of a directory into ours and foreign ones. Entries that `before` knows and that have
+/// not changed are not read again.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -120,7 +121,7 @@ pub(super) fn judge(
     Ok(judged)
 }
 
-/// What `name` is if it is not ours.
+/// Describes the entry `name` if it is not ours.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -160,7 +161,7 @@ pub(super) fn foreign(
     foreign(Some("changed since it was written"))
 }
 
-/// What a directory holds that was not there when it was judged, or was another file then.
+/// The entries of a directory that were not there when it was judged, or have been replaced since.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -176,10 +177,10 @@ pub(super) fn appeared(directory: impl AsFd, path: &Path, judged: &Judged) -> Re
     Ok(appeared)
 }
 
-/// Deletes what was judged to be ours, and then the list; returns what is left.
+/// Deletes the entries that were judged to be ours, and then the list; returns what is left.
 ///
 /// # Errors
-/// What the file system refuses; the list is there then, so that the rest can be told as ours.
+/// Errors of the file system; the list is then still there, so that the rest can be recognised as ours.
 pub(super) fn delete(
     directory: impl AsFd,
     path: &Path,

@@ -1,9 +1,8 @@
 //! The list that a directory of results keeps of its own files, written before any of them.
 //!
-//! It is a file of lines that are only ever added, so that whatever ends the process leaves a list that
-//! holds: a hidden name is listed before the file is made, a file that grows with its inode before it
-//! has its name, a finished one with size and digest. All digests of a name hold: a file that is drawn
-//! anew is ours before and after.
+//! Lines are only ever appended to it, so that the list is valid however the process ends: a hidden name is
+//! listed before its file is made, a growing file with its inode before it has its name, a finished file with
+//! size and digest. All digests of a name are valid: a file that is written anew is ours before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,9 +23,9 @@ use crate::tool;
 pub const MARKER_FILE: &str = ".nilometer-results";
 
 const FORMAT: &str = "nilometer-results/1";
-/// The first line as far as it is the same in all of them.
+/// The part of the first line that is the same in all lists.
 const BEGINNING: &str = r#"{"begun":{"format":"nilometer-results/1","#;
-/// Longer lists are none of ours.
+/// Longer lists are not ours.
 const MARKER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that are digested at a time.
 const READ_BYTES: usize = 1 << 18;
@@ -35,15 +34,15 @@ const READ_BYTES: usize = 1 << 18;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    /// The first one.
+    /// The first line.
     Begun { format: String, tool: String },
-    /// Who writes from here on.
+    /// The process that writes from here on.
     Process(u32),
     /// A hidden random name that will be made.
     Temporary(String),
     /// A file that has its name and is still written to.
     Unfinished { name: String, device: u64, inode: u64, born_ns: Option<i64> },
-    /// A file of which no more will be written.
+    /// A completely written file.
     Finished { name: String, size_bytes: u64, sha256: String },
 }
 
@@ -66,14 +65,14 @@ impl Marker {
         match marker.note(&[begun, Line::Process(std::process::id())]) {
             Ok(()) => Ok(marker),
             Err(error) => {
-                // Nothing is in the directory but this file, which we made; the reason is told.
+                // The directory holds only this file, which we made; the cause is reported.
                 let _ = unlinkat(&directory, MARKER_FILE, AtFlags::empty());
                 Err(error)
             }
         }
     }
 
-    /// Goes on with the list of a directory that is ours alone until it is closed.
+    /// Continues the list of a directory that is locked for us alone until it is closed.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -102,7 +101,7 @@ impl Marker {
         Ok(Marker { file, path })
     }
 
-    /// Brings the list to the disk.
+    /// Flushes the list to the disk.
     ///
     /// # Errors
     /// When the disk fails.
@@ -114,7 +113,7 @@ impl Marker {
         format!("cannot write {}", self.path.display())
     }
 
-    /// Adds lines in one piece.
+    /// Appends lines in one write.
     fn note(&self, lines: &[Line]) -> Result<()> {
         let mut text = String::new();
         for line in lines {
@@ -124,7 +123,7 @@ impl Marker {
         (&self.file).write_all(text.as_bytes()).with_context(|| self.unwritten())
     }
 
-    /// A file will be made under this hidden random name.
+    /// Notes that a file will be made under this hidden random name.
     ///
     /// # Errors
     /// When the list cannot be written.
@@ -133,7 +132,7 @@ impl Marker {
         noted.map_err(|error| io::Error::other(format!("{error:#}")))
     }
 
-    /// `file` will be called `name` and be written to.
+    /// Notes that `file` will be called `name` and be written to.
     ///
     /// # Errors
     /// When the list cannot be written.
@@ -143,10 +142,10 @@ impl Marker {
         self.note(&[Line::Unfinished { name: name.to_owned(), device, inode: number, born_ns }])
     }
 
-    /// `file` is or will be called `name`, and holds all that it is to hold.
+    /// Notes that `file` is or will be called `name`, and is complete.
     ///
     /// # Errors
-    /// When the file cannot be read or the list not be written.
+    /// When the file cannot be read or the list cannot be written.
     pub(in crate::document) fn finished(&self, name: &str, file: &File) -> Result<()> {
         let digested = digest(file).with_context(|| format!("cannot read {name} again"))?;
         let (size_bytes, sha256) = digested;
@@ -154,7 +153,7 @@ impl Marker {
     }
 }
 
-/// What was said of a file.
+/// What the list states about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// Any content of this file.
@@ -163,24 +162,24 @@ pub(super) enum Said {
     Finished { size_bytes: u64, sha256: String },
 }
 
-/// A list that was read.
+/// A list, as read.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Hidden names.
     pub temporaries: BTreeSet<String>,
-    /// What was said of each name, in that order.
+    /// The statements about each name, in the order of the list.
     pub files: BTreeMap<String, Vec<Said>>,
-    /// Who wrote last.
+    /// The process that wrote last.
     pub process: Option<u32>,
-    /// The list itself.
+    /// The entry of the list itself.
     pub marker: Option<Entry>,
 }
 
 impl Listing {
-    /// The list of an open directory, called `path`; nothing where it has none.
+    /// The list of an open directory, called `path`; `None` where it has none.
     ///
     /// # Errors
-    /// When what has its name is no list of ours.
+    /// When the file of that name is not one of our lists.
     pub fn read(directory: impl AsFd, path: &Path) -> Result<Option<Listing>> {
         let shown = || format!("cannot read {}", path.join(MARKER_FILE).display());
         let Some(entry) = look(&directory, MARKER_FILE).with_context(shown)? else {
@@ -196,7 +195,7 @@ impl Listing {
         Ok(Some(listing))
     }
 
-    /// What follows the last line feed was cut off by a full disk or the end of the process, if need be within
+    /// Text behind the last line feed was cut off by a full disk or the end of the process, possibly within
     /// the first line.
     fn parse(text: &str) -> Result<Listing> {
         let is_ours = text.starts_with(BEGINNING) || BEGINNING.starts_with(text);
@@ -218,7 +217,7 @@ impl Listing {
                 }
                 Line::Finished { name, size_bytes, sha256 } => {
                     let said = listing.files.entry(name).or_default();
-                    // From here on, what is written to it is written by somebody else.
+                    // From here on another process writes.
                     said.retain(|said| matches!(said, Said::Finished { .. }));
                     said.push(Said::Finished { size_bytes, sha256 });
                 }

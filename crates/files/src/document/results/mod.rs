@@ -1,14 +1,14 @@
 //! Directories of results: `DIR.partial` until the run is done, `DIR` then.
 //!
-//! Everything is written below `DIR.partial` as soon as it is known, so that a run that is killed
-//! leaves what it had. A run that was interrupted keeps it ([`Directory::keep`]), and so does one that
-//! failed after it had measured; of one that failed before, what it wrote goes when the directory is
-//! dropped. An existing `DIR` is refused unless it is empty or force was asked for; then it is replaced
-//! only when the new results are complete.
+//! Everything is written below `DIR.partial` as soon as it is known, so that a run that is killed leaves its
+//! results so far. A run that was interrupted keeps them ([`Directory::keep`]), and so does one that failed
+//! after it had measured; if a run failed before, its files are deleted when the directory is dropped. An
+//! existing `DIR` is refused unless it is empty or force is given; then it is replaced only when the new
+//! results are complete.
 //!
-//! Nothing is deleted that is not ours. A directory keeps a list of its files (`marker`), and is
-//! replaced only where every entry agrees with it (`judged`); what somebody puts in meanwhile stays.
-//! While a process writes, it holds a lock on the open directory (`place`), which ends with it.
+//! Only our own files are deleted. A directory keeps a list of its files (`marker`), and is replaced only if
+//! every entry agrees with it (`judged`); files that others add meanwhile are kept. While a process writes,
+//! it holds a lock on the open directory (`place`), which ends with it.
 
 mod judged;
 pub(super) mod marker;
@@ -33,8 +33,8 @@ use super::draft::{Draft, fill};
 use super::entry::look;
 use super::json_text;
 
-/// A directory of results being filled; what it holds of ours is deleted when it is dropped, unless it
-/// was finished or kept.
+/// A directory of results being filled; our files in it are deleted when it is dropped, unless it was
+/// finished or kept.
 #[derive(Debug)]
 pub struct Directory {
     place: Place,
@@ -60,12 +60,12 @@ pub struct ResultFile {
 }
 
 impl ResultFile {
-    /// Where it will be until the results are done.
+    /// Its path until the results are done.
     pub fn path(&self) -> PathBuf {
         self.files.path.join(&self.name)
     }
 
-    /// Begins it as a file that appears when it is whole.
+    /// Begins it as a file that appears when it is complete.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -75,10 +75,10 @@ impl ResultFile {
         Draft::listed(directory, &self.name, shown, None, marker)
     }
 
-    /// Makes it as a file that is there while it is being written.
+    /// Makes it as a file that is visible while it is being written.
     ///
     /// # Errors
-    /// When it cannot be written, or something has its name.
+    /// When it cannot be written, or its name is taken.
     pub fn create(&self) -> Result<File> {
         self.draft()?.show()
     }
@@ -86,7 +86,7 @@ impl ResultFile {
     /// Writes it whole.
     ///
     /// # Errors
-    /// When it cannot be written, or something has its name.
+    /// When it cannot be written, or its name is taken.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         fill(self.draft()?, bytes)?.publish()
     }
@@ -104,7 +104,7 @@ impl Directory {
     /// Whether results could go to `out`; changes nothing.
     ///
     /// # Errors
-    /// The reason in words: it exists, holds other things, or cannot be made there.
+    /// The reason in words: it exists, holds foreign entries, or cannot be made there.
     pub fn check(out: &Path, force: bool) -> Result<()> {
         let place = Place::of(out)?;
         place.check_free()?;
@@ -112,7 +112,7 @@ impl Directory {
         place.check_partial(force)
     }
 
-    /// Makes `DIR.partial`, or takes over the one that an earlier run left.
+    /// Makes `DIR.partial`, or takes over one left by an earlier run.
     ///
     /// # Errors
     /// As [`Directory::check`], and when another run writes there.
@@ -128,14 +128,14 @@ impl Directory {
                 Ok(Directory { place, files, replaces, is_settled: false })
             }
             Err(error) => {
-                // What could not be begun is taken back; the reason is told.
+                // The directory that could not be begun is removed; the cause is reported.
                 let _ = place.remove_partial(&directory);
                 Err(error)
             }
         }
     }
 
-    /// Begins to fill a directory that is locked; `before` is what `DIR` was before it was.
+    /// Begins to fill a directory that is locked; `before` is the state of `DIR` before that.
     fn begin(
         place: &Place,
         directory: &OwnedFd,
@@ -166,11 +166,11 @@ impl Directory {
         self.place.partial()
     }
 
-    /// Takes the place of `DIR`. What was there goes when the new results have its name, and not before.
+    /// Replaces `DIR`. The old directory is deleted only after the new results have its name.
     ///
     /// # Errors
-    /// What the file system refuses, and when `DIR` holds anything by now that is not ours; then it is as
-    /// it was, and the results stay in `DIR.partial`.
+    /// Errors of the file system, and when `DIR` by now holds anything that is not ours; then it is
+    /// unchanged, and the results stay in `DIR.partial`.
     pub fn finish(mut self) -> Result<PathBuf> {
         self.is_settled = true;
         let (place, directory) = (&self.place, &self.files.directory);
@@ -187,16 +187,16 @@ impl Directory {
         Ok(place.done().to_owned())
     }
 
-    /// Stays under the name `DIR.partial`, which is returned: what a run had that was not completed.
+    /// Keeps the results of an incomplete run under the name `DIR.partial`, which is returned.
     pub fn keep(mut self) -> PathBuf {
         self.is_settled = true;
-        // What the list lacks by this is told by inodes, as after a kill.
+        // Files that the list then lacks are recognised by inodes, as after a kill.
         let _ = self.settle();
         self.partial().to_owned()
     }
 
-    /// As [`Directory::keep`] after an error, which then says so, where the file `measured` is there: what was
-    /// measured is worth more than what failed afterwards. Where it is not, all goes.
+    /// As [`Directory::keep`] after an error, to which a note is added, if the file `measured` is there:
+    /// measurements are worth more than what failed afterwards. If it is not there, everything is deleted.
     pub fn keep_after(self, error: anyhow::Error, measured: &str) -> anyhow::Error {
         if !self.file(measured).path().exists() {
             return error;
@@ -204,7 +204,7 @@ impl Directory {
         anyhow!("{error:#}; what was measured is kept in {}", self.keep().display())
     }
 
-    /// Lists what was being written with what it holds now, and brings all of it to the disk.
+    /// Lists unfinished files with their present content, and flushes everything to the disk.
     fn settle(&self) -> Result<()> {
         let Files { directory, marker, path } = &*self.files;
         let listing = Listing::read(&**directory, path)?.unwrap_or_default();
@@ -229,7 +229,7 @@ impl Drop for Directory {
         if self.is_settled {
             return;
         }
-        // The cause was told already; only that something stays is news.
+        // The cause has been reported already; only what stays is reported here.
         let partial = self.partial().display();
         match self.place.empty(&self.files.directory) {
             Ok(left) if left.is_empty() => {
@@ -241,8 +241,8 @@ impl Drop for Directory {
     }
 }
 
-/// Writes a file of results that are there already anew, and its line in their list. False where they
-/// have no list, as those of earlier versions.
+/// Rewrites a file of existing results, and adds its line to their list. False if they have no list, as
+/// results of earlier versions.
 ///
 /// # Errors
 /// When another run writes there, the file is not as it was written, or cannot be written.

@@ -1,8 +1,9 @@
-//! Where a directory of results is: its two names, its lock, and the step from the one to the other.
+//! The place of a directory of results: its two names, its lock, and the step from one name to the
+//! other.
 //!
-//! The lock is one of the open directory itself (flock(2)), so that it goes with the directory when that
-//! is renamed, and ends with the process however it ends. Whoever has it looks once more whether the
-//! name still leads to what he locked.
+//! The lock is on the open directory itself (flock(2)), so that it stays with the directory when that is
+//! renamed, and ends with the process however it ends. The holder checks again that the name still leads
+//! to the locked directory.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,13 +24,14 @@ use super::marker::{Listing, MARKER_FILE};
 use crate::document::draft::rename_anew;
 use crate::document::entry::{Entry, leads_to, look};
 
-/// How long a lock is waited for at first: others hold it for a moment to look.
+/// How long to wait for a lock at first: other processes hold it for a moment to look.
 pub(super) const LOOK: Duration = Duration::from_millis(300);
-/// How long at the end, when results wait for their name: others may look at all of what was there.
+/// How long to wait at the end, when results wait for their name: other processes may be reading the
+/// whole old directory.
 const LONG_LOOK: Duration = Duration::from_secs(30);
-/// Between two tries.
+/// The pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// How often a directory that was renamed meanwhile is made anew.
+/// How often a directory is made again if it was renamed meanwhile.
 const CLAIM_TRIES: u32 = 16;
 /// Files of results, by which those of versions without a list are recognised.
 const RESULTS: [&str; 4] = ["model.json", "result.json", "laws.csv", "laws.parquet"];
@@ -37,9 +39,9 @@ const RESULTS: [&str; 4] = ["model.json", "result.json", "laws.csv", "laws.parqu
 /// What a lock is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lock {
-    /// To look, as others may.
+    /// To look, shared with other processes.
     Shared,
-    /// To write, alone.
+    /// To write, exclusively.
     Whole,
 }
 
@@ -51,14 +53,15 @@ pub(super) struct Place {
     partial: PathBuf,
 }
 
-/// What has the name of new results, and what it holds of ours.
+/// The directory that has the name of new results, and its entries.
 #[derive(Debug)]
 pub(super) struct Before {
     pub entry: Entry,
     judged: Judged,
 }
 
-/// What had the name of new results, open, and what it holds; it is called `DIR.partial` by now.
+/// The directory that had the name of new results, open, and its entries; it is called `DIR.partial` by
+/// now.
 #[derive(Debug)]
 pub(super) struct Replaced {
     directory: OwnedFd,
@@ -67,10 +70,10 @@ pub(super) struct Replaced {
 }
 
 impl Place {
-    /// The place that `out` names, or leads to where it is a symbolic link.
+    /// The place that `out` names, or its target if it is a symbolic link.
     ///
     /// # Errors
-    /// When it is no name, leads nowhere, or its parent is not there or cannot be written.
+    /// When it is not a name, leads nowhere, or its parent is missing or cannot be written.
     pub fn of(out: &Path) -> Result<Place> {
         let mut done = std::path::absolute(out)
             .with_context(|| format!("cannot use {} as a directory", out.display()))?;
@@ -106,30 +109,30 @@ impl Place {
         &self.done
     }
 
-    /// Where the results are until then.
+    /// Where the results are until they are done.
     pub fn partial(&self) -> &Path {
         &self.partial
     }
 
-    /// Whether nobody writes to `DIR.partial`.
+    /// Checks that no process writes to `DIR.partial`.
     pub fn check_free(&self) -> Result<()> {
         match self.look(&self.partial)? {
             Some(entry) if entry.is_directory() => match self.open(&self.partial) {
                 Ok(directory) => lock(&directory, &self.partial, Lock::Shared, LOOK),
-                // What cannot be opened, or is gone, is told by those who need it.
+                // If it cannot be opened, or is gone, later steps report that where it matters.
                 Err(_) => Ok(()),
             },
             _ => Ok(()),
         }
     }
 
-    /// Whether `DIR` is the directory that it was before, or is as little there.
+    /// Whether `DIR` is still the same directory, or still missing.
     pub fn is_still(&self, before: Option<&Before>) -> Result<bool> {
         let inode = |entry: Entry| entry.mark.inode;
         Ok(self.look(&self.done)?.map(inode) == before.map(|before| inode(before.entry)))
     }
 
-    /// Whether `DIR` may be made, or the one that is there be replaced, which is returned then.
+    /// Checks that `DIR` may be made, or the existing one replaced, which is then returned.
     pub fn check_done(&self, force: bool) -> Result<Option<Before>> {
         let path = &self.done;
         let Some(entry) = self.look(path)? else { return Ok(None) };
@@ -143,7 +146,7 @@ impl Place {
         Ok(Some(Before { entry, judged: self.check_replaceable(path, force)? }))
     }
 
-    /// Whether `DIR.partial` may be made, or the one that is there be taken over.
+    /// Checks that `DIR.partial` may be made, or the existing one taken over.
     pub fn check_partial(&self, force: bool) -> Result<()> {
         let path = &self.partial;
         match self.look(path)? {
@@ -170,7 +173,7 @@ impl Place {
         }
     }
 
-    /// Makes `DIR.partial`, or empties the one that is there, and locks it.
+    /// Makes `DIR.partial`, or empties the existing one, and locks it.
     ///
     /// # Errors
     /// When another run writes there, or it holds anything that is not ours.
@@ -201,7 +204,7 @@ impl Place {
         bail!("{} is being made and renamed by others", path.display())
     }
 
-    /// Deletes what is ours in `DIR.partial`, which is open; returns what is left.
+    /// Deletes our files in `DIR.partial`, which is open; returns what is left.
     ///
     /// # Errors
     /// What the file system refuses.
@@ -224,12 +227,12 @@ impl Place {
         Ok(())
     }
 
-    /// Gives `DIR.partial`, which is open as `new`, the name `DIR`. What `replaces` tells had that name
-    /// before is called `DIR.partial` then, and returned.
+    /// Gives `DIR.partial`, which is open as `new`, the name `DIR`. The directory `replaces`, which had
+    /// that name, is then called `DIR.partial` and returned.
     ///
     /// # Errors
-    /// What the file system refuses, and when `DIR` is another than before or holds anything that is not
-    /// ours; the names are then as they were.
+    /// Errors of the file system, and when `DIR` is another directory than before or holds anything that
+    /// is not ours; the names are then unchanged.
     pub fn swap(&self, new: &OwnedFd, replaces: Option<&Before>) -> Result<Option<Replaced>> {
         let (done, partial) = (&self.done, &self.partial);
         let shown = || format!("cannot name the results {}", done.display());
@@ -261,7 +264,7 @@ impl Place {
         }
     }
 
-    /// `DIR.partial` and `DIR` exchange their names.
+    /// Exchanges the names `DIR.partial` and `DIR`.
     fn exchange(&self) -> io::Result<()> {
         let (parent, [done, partial]) =
             (&self.parent, [&self.done, &self.partial].map(|path| name_of(path)));
@@ -272,7 +275,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::exchange`], in three steps, of which each leaves both under some name.
+    /// As [`Place::exchange`], in three steps, each of which leaves both directories under some name.
     fn exchange_by_turns(&self) -> io::Result<()> {
         let (parent, [done, partial]) =
             (&self.parent, [&self.done, &self.partial].map(|path| name_of(path)));
@@ -282,23 +285,24 @@ impl Place {
         let second = rename_anew(parent, partial, parent, done)
             .and_then(|()| rename_anew(parent, &aside, parent, partial));
         if second.is_err() {
-            // Back where it was; the reason is told.
+            // Restores the name; the cause is reported.
             let _ = rename_anew(parent, &aside, parent, done);
         }
         second
     }
 
-    /// Deletes what new results took the place of.
+    /// Deletes the directory that new results replaced.
     ///
     /// # Errors
-    /// When something in it is not ours by now, which stays under the name that is told.
+    /// When something in it is not ours by now, which stays under the reported name.
     pub fn delete_replaced(&self, replaced: &Replaced) -> Result<()> {
         let Replaced { directory, listing, judged } = replaced;
         let place = || {
             let [done, partial] = [&self.done, &self.partial].map(|path| path.display());
             format!("the results are in {done}, and what was there before is in {partial}")
         };
-        // The new names first: a crash of the machine finds the old results or the new ones.
+        // The new names are flushed first: after a crash of the machine there are the old results or the
+        // new ones.
         fsync(&self.parent).with_context(place)?;
         let left = delete(directory, &self.partial, listing, judged).with_context(place)?;
         if !left.is_empty() {
@@ -327,7 +331,7 @@ fn already(path: &Path) -> String {
 /// Opens a directory, to be called `path`.
 ///
 /// # Errors
-/// When it is none or cannot be opened.
+/// When it is not a directory or cannot be opened.
 pub(super) fn open_directory(
     parent: impl AsFd,
     name: &OsStr,
@@ -341,10 +345,10 @@ pub(super) fn open_directory(
     }
 }
 
-/// Locks an open directory until it is closed, as it is when the process ends.
+/// Locks an open directory until it is closed, at the latest when the process ends.
 ///
 /// # Errors
-/// When another process has it for as long as `patience`.
+/// When another process holds the lock for as long as `patience`.
 pub(super) fn lock(directory: &OwnedFd, path: &Path, how: Lock, patience: Duration) -> Result<()> {
     let how = match how {
         Lock::Shared => FlockOperation::NonBlockingLockShared,
@@ -368,7 +372,7 @@ pub(super) fn lock(directory: &OwnedFd, path: &Path, how: Lock, patience: Durati
     bail!("{who} is writing to {}; choose another --out or wait until it ends", path.display())
 }
 
-/// Whether there is nothing in a directory but, it may be, a list of nothing.
+/// Whether a directory holds nothing, or only a list without files.
 fn is_empty(directory: &OwnedFd, path: &Path) -> Result<bool> {
     let shown = || format!("cannot look into {}", path.display());
     if !names(directory).with_context(shown)?.is_empty() {
@@ -378,10 +382,10 @@ fn is_empty(directory: &OwnedFd, path: &Path) -> Result<bool> {
     Ok(marker.is_none() || Listing::read(directory, path).is_ok())
 }
 
-/// What a directory holds, if all of it is ours; `before` is what it held when it was looked at last.
+/// The entries of a directory, if all of them are ours; `before` is what it held at the last check.
 ///
 /// # Errors
-/// What is not, or that it has no list.
+/// What is not ours, or that it has no list.
 fn whole_of_ours(directory: &OwnedFd, path: &Path, before: &Judged) -> Result<(Listing, Judged)> {
     let shown = path.display();
     let listing = Listing::read(directory, path)

@@ -1,4 +1,4 @@
-//! What directories of results keep, replace, refuse and leave alone, case by case.
+//! Tests of what directories of results keep, replace, refuse and leave alone.
 
 use std::fs;
 use std::io::Write;
@@ -83,7 +83,7 @@ fn what_failed_leaves_nothing_and_what_was_interrupted_stays() {
     fs::remove_dir_all(scratch).expect("clean");
 }
 
-/// An hour of measuring is not lost over a name.
+/// An hour of measurements is not lost because of a name.
 #[test]
 fn what_cannot_take_its_place_is_kept() {
     let scratch = scratch("placeless");
@@ -164,7 +164,7 @@ fn other_peoples_directories_are_left_alone() {
     assert!(line.contains("left alone"), "{line}");
     fs::remove_file(out.join(MARKER)).expect("ours");
     fs::remove_file(out.join("result.json")).expect("ours");
-    // Of that name, but no list: not even where there is nothing else.
+    // A file of that name that is not a list is kept, even if there is nothing else.
     let mine = scratch.join("mine");
     for text in ["my notes", "{}", "my notes\n"] {
         fs::create_dir(&mine).expect("make");
@@ -209,7 +209,7 @@ fn what_somebody_puts_in_stays() {
     let scratch = scratch("put-in");
     let out = scratch.join("results");
     let partial = scratch.join("results.partial");
-    // While it is written: the run takes it along.
+    // While the directory is being written.
     let directory = Directory::create(&out, true).expect("new");
     directory.file("result.json").write(b"ours").expect("write");
     fs::write(partial.join("notes.txt"), "mine").expect("write");
@@ -240,7 +240,7 @@ fn what_somebody_puts_in_stays() {
     fs::remove_dir_all(scratch).expect("clean");
 }
 
-/// What a process that was killed left is ours; a copy of it is not.
+/// The files of a killed process are ours; a copy of them is not.
 #[test]
 fn what_was_killed_is_told_by_its_inodes() {
     let scratch = scratch("killed");
@@ -254,14 +254,14 @@ fn what_was_killed_is_told_by_its_inodes() {
         let hidden = ".nilometer-00000000deadbeef.tmp";
         directory.files.marker.temporary(hidden).expect("listed");
         fs::write(partial.join(hidden), "half").expect("write");
-        // As if the process ended here: nothing is listed or deleted, and its lock goes.
+        // As if the process ended here: nothing is listed or deleted, and its lock is released.
         directory.is_settled = true;
     };
     killed();
     assert!(refusal(&out, false).contains("exists already"));
     made(&out, "new");
     assert_eq!(names(&scratch), ["results"]);
-    // Nobody can tell what a file was to hold that was still being written.
+    // The intended content of an unfinished file is unknown.
     killed();
     fs::write(partial.join("live.ndjson"), "edited in place").expect("write");
     made(&out, "new");

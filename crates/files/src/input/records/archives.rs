@@ -1,9 +1,9 @@
-//! Flow records that collectors have kept, streamed block by block (`archive` tells their files).
+//! Flow records stored by collectors, streamed block by block (`archive` recognises their files).
 //!
-//! Records are decoded in `flow`; here they are streamed, and unpacked where they
-//! were compressed. A file that ends early gives what came before; the records of a block of nfcapd that
-//! cannot be unpacked are counted as damaged, and the next block is read. In a block that is damaged, nothing
-//! can be found behind the damage: the block says how many records it has, so those that are lost are known.
+//! Records are decoded in `flow`; here they are streamed, and decompressed if needed. A file that ends early
+//! yields the records before; the records of a block of nfcapd that cannot be unpacked are counted as
+//! damaged, and the next block is read. In a block that is damaged, nothing can be found behind the damage:
+//! the block states how many records it has, so the number of lost ones is known.
 
 use std::io::{self, Read};
 
@@ -28,7 +28,7 @@ const STEP_BYTES: usize = 256 * 1024;
 const BATCH_RECORDS: usize = 128;
 
 impl Reading<'_> {
-    /// Reads such a file; gives back the stream, to be read to its end.
+    /// Reads a collector's file; returns the stream, to be read to its end.
     pub(super) fn read_archive(
         &mut self,
         gauge: &Gauge,
@@ -135,7 +135,7 @@ impl Reading<'_> {
         Ok(ending)
     }
 
-    /// Says how many records of this file were damaged, and where the first of them are.
+    /// Warns how many records of this file were damaged, and where the first of them are.
     fn warn_of_damage(&mut self, gauge: &Gauge, before: &Counts, damage: Damage, is_whole: bool) {
         let name = gauge.name();
         let now = &self.exporters.archived;
@@ -191,7 +191,7 @@ impl Reading<'_> {
         self.summary.count(packets, bytes);
     }
 
-    /// Says what makes the records of this file suspect.
+    /// Warns of what makes the records of this file suspect.
     pub(super) fn warn_of_archive(&mut self, gauge: &Gauge) {
         let name = gauge.name();
         let before = std::mem::replace(&mut self.exporters.warned, self.exporters.archived);
@@ -218,18 +218,19 @@ impl Reading<'_> {
     }
 }
 
-/// What of nfcapd's blocks is damaged.
+/// Damage in nfcapd's blocks.
 #[derive(Debug, Default)]
 struct Damage {
     /// Blocks that lost records, and the first of them.
     blocks: u64,
     first: Option<String>,
-    /// Blocks that the header of the file announces and that are not there.
+    /// Blocks that the file's header announces but that are missing.
     blocks_missing: u32,
 }
 
 impl Damage {
-    /// Looks at what a block came to that begins at `offset`; `why` it could not be unpacked.
+    /// Notes the damage of the block that begins at `offset`; `why` is the error of decompressing it, if
+    /// there was one.
     fn note(&mut self, offset: u64, before: &Counts, now: &Counts, why: Option<Error>) {
         let is_damaged = |counts: &Counts| counts.skips.of(Skip::RecordDamaged);
         if is_damaged(now) > is_damaged(before) {
@@ -242,7 +243,7 @@ impl Damage {
     }
 }
 
-/// What is left of a window, as a stream.
+/// The rest of a window, as a stream.
 struct Rest<'a>(&'a mut Window<Stream>);
 
 impl Read for Rest<'_> {

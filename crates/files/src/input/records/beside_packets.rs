@@ -1,7 +1,7 @@
-//! Flow exports among the packets of a capture that is metered: counted, and offered in one line.
+//! Flow exports among the packets of a metered capture: counted, and reported in one line.
 //!
-//! A capture of nothing but exports is decoded (`choice`). Where other packets are among them, the exports are
-//! traffic like any other, and the flows that they tell of would be missed without a word.
+//! A capture of nothing but exports is decoded (`choice`). In a capture with other packets, exports are
+//! ordinary traffic, and without this line the flows that they describe would be missed silently.
 
 use nilometer_flow::collector::Format;
 use nilometer_flow::framing::well_formed;
@@ -14,7 +14,7 @@ use super::super::udp;
 use super::Reading;
 
 impl Reading<'_> {
-    /// Looks whether a packet that is metered is an export.
+    /// Counts a metered packet if it is an export.
     #[inline(always)]
     pub(super) fn note_export(&mut self, packet: &CapturedPacket<'_>, ip: &IpPacket) {
         if matches!(ip.transport, Transport::Udp { .. })
@@ -24,7 +24,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Likewise of a packet in brief, whose payload ends with its frame.
+    /// As [`Reading::note_export`], for a packet in brief, whose payload ends with its frame.
     #[inline(always)]
     pub(super) fn note_export_in_brief(&mut self, packet: &CapturedPacket<'_>, brief: &Brief) {
         let payload = packet.frame.len().checked_sub(brief.payload_bytes as usize);
@@ -44,7 +44,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Says what was found among the packets of an input.
+    /// Reports the exports among the packets of an input.
     pub(super) fn note_exports_beside(&mut self, name: &str) {
         let found = std::mem::take(&mut self.exports_beside);
         let count: u64 = found.values().sum();

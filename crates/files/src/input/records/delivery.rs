@@ -1,4 +1,4 @@
-//! Flow records on their way out: repaired where that is wanted, summed, and handed to who asked.
+//! Delivery of flow records: repaired if requested, summed, and passed to the sink.
 
 use anyhow::{Error, Result};
 use nilometer_flow::FlowRecord;
@@ -8,16 +8,16 @@ use nilometer_traffic::partitioner::is_screened;
 use super::super::summary::FlowSummary;
 use super::Sink;
 
-/// Five-tuples that wait for their repair at most, some 200 bytes each.
+/// The most five-tuples that wait for their repair, some 200 bytes each.
 const WAITING_MAX: usize = 1 << 20;
 
-/// Records that are handed to the repair together.
+/// Records that are passed to the repair together.
 const TOGETHER: usize = 64;
 
 /// Takes every record as it was metered, decoded or read.
 pub(in crate::input) struct Delivery<'a> {
     records: u64,
-    /// For a model, which repairs records when all are there.
+    /// For a model, where records are settled only when all are there.
     screen: Option<Screen>,
     repair: Option<Repair>,
     /// Records that are repaired together, which is faster.
@@ -25,7 +25,8 @@ pub(in crate::input) struct Delivery<'a> {
     given: Given<'a>,
 }
 
-/// What left. The meter's and the repair's own output cannot fail, so the first failure waits here.
+/// Delivered records. Callbacks of the meter and the repair cannot fail, so the first failure is
+/// kept here.
 struct Given<'a> {
     sink: Sink<'a>,
     records: u64,
@@ -64,7 +65,7 @@ impl Delivery<'_> {
         self.give_screened(record);
     }
 
-    /// Takes a record of a part, in which it was set right, likewise.
+    /// Takes a record of a part, which was screened already, as [`Delivery::give`] does.
     pub(super) fn give_screened(&mut self, record: FlowRecord) {
         self.records += 1;
         if self.repair.is_none() {
@@ -76,7 +77,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// Takes records, and leaves their room.
+    /// Takes records, and leaves their vector's capacity.
     pub(super) fn give_all(&mut self, records: &mut Vec<FlowRecord>) {
         self.hand_on();
         self.records += records.len() as u64;
@@ -87,41 +88,41 @@ impl Delivery<'_> {
         }
     }
 
-    /// Lets no record wait for others: nobody knows when they will come.
+    /// Passes on records that wait for others, because more may not come soon.
     pub(super) fn hand_on(&mut self) {
         if let Some(repair) = &mut self.repair {
             repair.take_all(&mut self.waiting, &mut |record| self.given.give(record));
         }
     }
 
-    /// The next record is one of another input.
+    /// The next record will be from another input.
     pub(super) fn input_ends(&mut self) {
         if let Some(screen) = &mut self.screen {
             screen.input_ends();
         }
     }
 
-    /// What was set right in records, where they were screened.
+    /// Counts of repairs, if records were screened.
     pub(super) fn screened(&self) -> Option<&RepairCounts> {
         self.screen.as_ref().map(|screen| &screen.counts)
     }
 
-    /// Fails once a record could not be handed over.
+    /// Fails once a record could not be delivered.
     pub(in crate::input) fn check(&mut self) -> Result<()> {
         self.given.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Records that came.
+    /// Number of records taken.
     pub(super) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Could a record not be handed over?
+    /// Did a delivery fail?
     pub(super) fn is_over(&self) -> bool {
         self.given.is_over
     }
 
-    /// Hands over what still waits, and says what all came to.
+    /// Delivers the waiting records, and adds the totals to the summary.
     pub(super) fn finish(mut self, summary: &mut FlowSummary) -> Result<()> {
         self.hand_on();
         summary.flow_records = self.records;

@@ -1,12 +1,12 @@
-//! Flow records that come ready made: from export datagrams and from our own tables.
+//! Ready-made flow records: from export datagrams and from our own tables.
 //!
-//! A record is given on as it is. It also counts in the summary: its packets and bytes where the
-//! input holds no packets of its own, its times, and its connection: a TCP record shows a SYN where it
-//! opened the connection or does not say who did.
+//! A record is passed on as it is. It also counts in the summary: its packets and bytes if the input
+//! holds no packets of its own, its times, and its connection: a SYN in a TCP record counts if the
+//! record opened the connection, or the opening side is unknown.
 //!
-//! One collector hears the datagrams of all inputs, so that a capture which its writer cut in pieces
-//! is read as the whole: a template in one piece serves for the next. Files of datagrams do not name
-//! their exporter and share one that is nobody.
+//! One collector receives the datagrams of all inputs, so that a capture which its writer cut in
+//! pieces is read like the whole: a template in one piece is valid for the next. Files of datagrams
+//! do not name their exporter; they share an unspecified one.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -32,10 +32,10 @@ use super::super::window::Window;
 use super::Reading;
 use crate::table::flows::read_flow_table;
 
-/// What became of what contradicts itself.
+/// The warning about contradictory records.
 const LEFT_OUT: &str = "are damaged and were left out";
 
-/// Why a record that is whole tells of no flow. (Samples of counters come with all sFlow.)
+/// Why a valid record is not a flow. (Samples of counters come with all sFlow.)
 const NO_FLOWS: [(Skip, &str); 5] = [
     (Skip::NoAddresses, "have no addresses"),
     (Skip::NoCounts, "count no packets (events, such as translations)"),
@@ -44,16 +44,16 @@ const NO_FLOWS: [(Skip, &str); 5] = [
     (Skip::NotIp, "are samples of packets that are not IP"),
 ];
 
-/// What is known of exporters and of what they exported.
+/// State and counts of exporters.
 #[derive(Debug)]
 pub(in crate::input) struct Exporters {
     collector: Collector,
-    /// The counts of files that collectors wrote, and as they were when last warned of.
+    /// The counts of collectors' files, now and at the last warning.
     pub(super) archived: Counts,
     pub(super) warned: Counts,
     /// The flows of one datagram or block, on their way.
     pub(super) flows: Vec<FlowRecord>,
-    /// Of the input being read: its formats, its sums, and the counts before it.
+    /// For the current input: its formats, its sums, and the counts before it.
     formats: BTreeSet<Format>,
     sums: ExportSummary,
     before: Counts,
@@ -75,7 +75,7 @@ impl Default for Exporters {
     }
 }
 
-/// What a packet says about whether its capture is one of exports.
+/// The evidence of a packet on whether its capture is one of exports.
 pub(super) fn evidence(packet: &CapturedPacket<'_>) -> Evidence {
     let parsed = LinkType::from_dlt(packet.link_type)
         .map(|link| parse(link, packet.frame, packet.original_bytes));
@@ -101,7 +101,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads a file of datagrams; gives back the stream, to be read to its end.
+    /// Reads a file of datagrams; returns the stream, to be read to its end.
     pub(super) fn read_datagrams(
         &mut self,
         gauge: &Gauge,
@@ -131,7 +131,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Reads the records of a part, which were screened, and whose packets the part tells of.
+    /// Reads the records of a part, which were screened before.
     pub(super) fn read_screened(&mut self, gauge: &Gauge, path: &Path) -> Result<()> {
         read_flow_table(path, &mut |record| {
             self.summary.count(record.packets, record.octets);
@@ -143,7 +143,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Adds the sums of an input's exports to the summary, and says how a capture was read.
+    /// Adds the sums of an input's exports to the summary, and notes how a capture was read.
     pub(super) fn note_choice(&mut self, gauge: &Gauge, read_as: ReadAs) {
         if read_as == ReadAs::Exports {
             let name = gauge.name();
@@ -161,7 +161,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A datagram that a socket heard; what is no export is counted as such.
+    /// Takes a datagram received on a socket; one that is not an export is counted as such.
     pub(in crate::input) fn take_heard(
         &mut self,
         exporter: Exporter,
@@ -176,7 +176,7 @@ impl Reading<'_> {
         self.summary.count(packets, bytes);
     }
 
-    /// The packets and bytes that the flows count which came with this datagram.
+    /// Takes a datagram; returns the packets and bytes that its flows count.
     fn take_datagram(
         &mut self,
         exporter: Exporter,
@@ -201,7 +201,8 @@ impl Reading<'_> {
         (packets, bytes)
     }
 
-    /// Takes flows, and leaves the room they stood in; the packets and bytes that they count.
+    /// Takes flows, and leaves their vector's capacity; returns the packets and bytes that they
+    /// count.
     pub(super) fn take_flows(&mut self, flows: &mut Vec<FlowRecord>) -> (u64, u64) {
         let (mut packets, mut bytes) = (0u64, 0u64);
         for flow in flows.iter() {
@@ -214,14 +215,14 @@ impl Reading<'_> {
         (packets, bytes)
     }
 
-    /// Counts a record that is about to be given on.
+    /// Counts a record that is about to be passed on.
     fn note_record(&mut self, record: &FlowRecord) {
         if let Some(series) = &mut self.series {
             series.record();
         }
         self.seen.widen(record.start_ns);
         self.seen.widen(record.end_ns);
-        // Both ports zero is what later fragments are keyed by; they tell of no connection.
+        // Later fragments have the key with both ports zero; they do not show a connection.
         let whole = record.key.source_port != 0 || record.key.destination_port != 0;
         if let Some(connections) = &mut self.connections
             && record.key.protocol == TCP
@@ -238,7 +239,7 @@ impl Reading<'_> {
         let mut sums = std::mem::take(&mut self.exporters.sums);
         let sampling = std::mem::take(&mut self.exporters.sampling_max);
         self.formats.extend(std::mem::take(&mut self.exporters.formats).iter().map(|of| of.name()));
-        // What was lost before may have come late.
+        // Records counted as lost before may have come late.
         sums.lost = now.records_lost.saturating_sub(before.records_lost);
         let since = |of: fn(&Counts) -> u64| of(&now).saturating_sub(of(&before));
         let damaged = |reason| now.skips.of(reason) - before.skips.of(reason);
@@ -296,7 +297,7 @@ impl Reading<'_> {
         self.summary.exports.get_or_insert_default().add(&sums);
     }
 
-    /// Says, when no more is to come, what was passed over.
+    /// Reports at the end what was skipped.
     pub(super) fn note_skips(&mut self) {
         self.exporters.collector.finish();
         let counts = self.exporters.collector.counts();
@@ -315,7 +316,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Says in one line how many records of exports are sound, and are none of flows.
+    /// Reports in one line how many valid records of exports are not flows.
     fn note_no_flows(&mut self, counts: &Counts) {
         let met = NO_FLOWS.map(|(reason, what)| (counts.skips.of(reason), what));
         let all: u64 = met.iter().map(|(count, _)| count).sum();
@@ -330,7 +331,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Says in one line how many templates were forgotten because there were too many, and whose.
+    /// Reports in one line how many templates were forgotten because there were too many, and from
+    /// which exporters.
     fn note_evictions(&mut self) {
         let evictions = self.exporters.collector.evictions();
         let Some((worst, lost)) = evictions.worst() else { return };

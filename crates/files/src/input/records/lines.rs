@@ -1,4 +1,4 @@
-//! Flow records in text, read line by line (`text` tells what a line says).
+//! Flow records in text, read line by line (`text` parses a line).
 
 use anyhow::{Context, Result};
 
@@ -9,7 +9,7 @@ use super::super::window::Window;
 use super::Reading;
 
 impl Reading<'_> {
-    /// Reads a file of lines; gives back the stream, to be read to its end.
+    /// Reads a file of lines; returns the stream, to be read to its end.
     pub(super) fn read_text(
         &mut self,
         gauge: &Gauge,

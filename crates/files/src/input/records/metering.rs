@@ -1,4 +1,4 @@
-//! Packets on their way to the meter, or to who watches them in its place.
+//! Packets on their way to the meter, or to a watcher in its place.
 
 use nilometer_flow::prefetch_queue::Queued;
 use nilometer_wire::brief::Brief;
@@ -35,7 +35,7 @@ impl Reading<'_> {
         stamp_ns.or_else(|| self.seen.last_ns()).unwrap_or(0)
     }
 
-    /// Says which stamp the packet was given.
+    /// Meters a packet; returns the stamp that it was given.
     #[inline(always)]
     pub(super) fn meter_brief(&mut self, stamp_ns: Option<u64>, packet: &Brief) -> u64 {
         if let Some(series) = &mut self.series {
@@ -74,7 +74,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Meters what is on its way, and hands on the records that wait.
+    /// Meters all queued packets, and passes on the waiting records.
     pub(in crate::input) fn meter_waiting(&mut self) {
         while let Some(queued) = self.queue.pop() {
             self.meter_queued(&queued);

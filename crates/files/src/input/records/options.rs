@@ -1,4 +1,4 @@
-//! How inputs are read: what becomes of packets and records on their way.
+//! Options of reading inputs.
 
 use nilometer_flow::meter::MeterConfig;
 
@@ -9,18 +9,18 @@ use super::super::choice::ReadAs;
 pub struct FlowOptions {
     /// When flows end, and how many are kept at once.
     pub meter: MeterConfig,
-    /// What captures are read as; `None` lets each capture decide.
+    /// As what captures are read; `None` lets each capture decide.
     pub read_as: Option<ReadAs>,
-    /// Repair the records on their way, so that what an exporter split is one again.
+    /// Repair records, so that flows that an exporter split are joined again.
     pub repairs: bool,
-    /// Say what a model wants to know beside the records: how bursty packets are on every time scale, and the
-    /// round trips that the openings of connections show. Records are screened, and each input is by itself.
+    /// Collect information for a model besides the records: burstiness of packets on every time scale, and
+    /// round trips from openings of connections. Records are screened, and each input is processed by itself.
     pub for_model: bool,
     /// Count TCP connections; without it the summary has none.
     pub counts_connections: bool,
-    /// Digest the inputs: wherever something is kept that is made of them.
+    /// Compute digests of the inputs: needed for everything that is stored and was made from them.
     pub digests: bool,
-    /// Refuse packets that come through a pipe, which cannot be read a second time; records may.
+    /// Refuse packets that come through a pipe, which cannot be read a second time; records are accepted.
     pub refuses_piped_packets: bool,
 }
 

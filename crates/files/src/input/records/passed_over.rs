@@ -1,8 +1,8 @@
-//! Files of a directory that cannot be read: a note beside captures, a file that was just begun, a damaged one.
+//! Skipping files of a directory that cannot be read: a note beside captures, a file that was just begun, a
+//! damaged one.
 //!
-//! Whoever names a file means it, and is told that it cannot be read. Whoever names a directory or a glob
-//! means what is in it that can be read; what else there is, is counted and named, and only a directory in
-//! which there is nothing is an error.
+//! A named file that cannot be read is an error. A directory or a glob means the readable files in it; the
+//! others are counted and named, and only a directory without any readable file is an error.
 
 use anyhow::{Error, Result, bail};
 
@@ -13,7 +13,7 @@ use super::Reading;
 /// Files that are named in the warning.
 const NAMED_MAX: usize = 5;
 
-/// What was passed over.
+/// The skipped files.
 #[derive(Debug, Default)]
 pub(super) struct PassedOver {
     count: u64,
@@ -21,7 +21,7 @@ pub(super) struct PassedOver {
 }
 
 impl PassedOver {
-    /// A file was passed over, for this reason, which names it.
+    /// Notes a skipped file, for this reason, which names the file.
     pub(super) fn add(&mut self, why: &Error) {
         self.count += 1;
         if self.said.len() < NAMED_MAX {
@@ -29,7 +29,7 @@ impl PassedOver {
         }
     }
 
-    /// Counts what was passed over of `files` files, and warns of it.
+    /// Counts the skipped files among `files` files, and warns of them.
     ///
     /// # Errors
     /// When nothing is left.
@@ -55,10 +55,11 @@ impl Reading<'_> {
         (self.out.records(), self.summary.packets)
     }
 
-    /// Leaves a file that nobody named where it cannot be read further; so much was taken before it.
+    /// Stops reading a file that was not named where it cannot be read further; `before` is what had been
+    /// taken before it.
     ///
     /// # Errors
-    /// When a record cannot be handed over.
+    /// When a record cannot be delivered.
     pub(super) fn leave(
         &mut self,
         file: &File,

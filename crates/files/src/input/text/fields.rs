@@ -1,4 +1,4 @@
-//! What a column of text holds, told by its name.
+//! The content of a column of text, by its name.
 
 /// The unit of a time that is a bare number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub enum Field {
     Start(Unit),
     /// The last packet.
     End(Unit),
-    /// How long in between, seconds.
+    /// The time between them, seconds.
     Duration,
-    /// Who sent the packets.
+    /// The sender's address.
     Source,
-    /// Whom they were for.
+    /// The receiver's address.
     Destination,
     /// The sender's port.
     SourcePort,
@@ -34,33 +34,33 @@ pub enum Field {
     Packets,
     /// Bytes from the IP header on.
     Octets,
-    /// Packets of the way back.
+    /// Packets of the reverse direction.
     PacketsBack,
-    /// Bytes of the way back.
+    /// Bytes of the reverse direction.
     OctetsBack,
-    /// Packets of both ways.
+    /// Packets of both directions.
     PacketsBoth,
-    /// Bytes of both ways.
+    /// Bytes of both directions.
     OctetsBoth,
     /// Payload.
     Payload,
-    /// Payload of the way back.
+    /// Payload of the reverse direction.
     PayloadBack,
     /// TCP flags.
     Flags,
     /// Zeek's history of a connection.
     History,
-    /// Argus' flags of both ways.
+    /// Argus' flags of both directions.
     State,
     /// flowEndReason.
     EndReason,
     /// Did this side open the connection?
     Opened,
-    /// One packet in so many was counted.
+    /// One packet in this many was counted.
     Sampling,
 }
 
-/// Names in small letters. IPFIX (what Nilometer writes), Zeek, nfdump's two kinds of CSV and its
+/// Names in lower case. IPFIX (what Nilometer writes), Zeek, nfdump's two kinds of CSV and its
 /// ndjson, Argus, FlowTest, pmacct.
 const NAMES: [(&str, Field); 81] = [
     ("flowstartnanoseconds", Field::Start(Unit::Nanos)),
@@ -145,7 +145,7 @@ const NAMES: [(&str, Field); 81] = [
     ("src_ip", Field::Source),
     ("dst_ip", Field::Destination),
 ];
-/// More of them: names that say the same again.
+/// Further names: synonyms of these.
 const OTHER_NAMES: [(&str, Field); 13] = [
     ("protocol", Field::Protocol),
     ("l4_proto", Field::Protocol),
@@ -162,14 +162,14 @@ const OTHER_NAMES: [(&str, Field); 13] = [
     ("out_bytes", Field::OctetsBack),
 ];
 
-/// What a column of this name holds, if it is known.
+/// The content of a column with this name, if it is known.
 pub fn field_of(name: &str) -> Option<Field> {
     let name = name.trim().to_ascii_lowercase();
     let mut all = NAMES.iter().chain(&OTHER_NAMES);
     all.find(|(known, _)| *known == name).map(|(_, field)| *field)
 }
 
-/// What the columns of a file hold, in their order.
+/// The content of a file's columns, in their order.
 #[derive(Clone, Debug)]
 pub struct Fields(Vec<Option<Field>>);
 
@@ -190,7 +190,7 @@ impl Fields {
         self.has(Field::PacketsBoth) && self.has(Field::State)
     }
 
-    /// What a flow needs and no column has.
+    /// The first thing that a flow needs and no column has.
     pub fn missing(&self) -> Option<&'static str> {
         let any = |of: &dyn Fn(Field) -> bool| self.iter().flatten().any(of);
         if !any(&|field| matches!(field, Field::Start(_))) {

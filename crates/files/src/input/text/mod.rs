@@ -1,12 +1,13 @@
 //! Flow records as text: Zeek's conn.log, CSV with a header, Argus' binetflow, and JSON line by line.
 //!
-//! A line is a record, and columns are told by their names: those of IPFIX, in which Nilometer itself
-//! writes, of Zeek, nfdump, Argus, FlowTest and pmacct (`fields`). A line that does not hold what its
-//! header promises is counted as damaged, and the next is read. A quoted value does not go on in the
-//! next line: no tool here writes that, and one lost quotation mark would swallow the rest of a file.
+//! A line is a record, and columns are recognised by their names: those of IPFIX, which Nilometer
+//! itself writes, of Zeek, nfdump, Argus, FlowTest and pmacct (`fields`). A line that does not match
+//! its header is counted as damaged, and the next is read. A quoted value does not continue in the
+//! next line: none of these tools writes that, and one lost quotation mark would swallow the rest of
+//! a file.
 //!
-//! Times without a zone are taken as UTC. A line of Zeek or Argus tells both directions and becomes
-//! two records, as a biflow does (RFC 5103).
+//! Times without a zone are taken as UTC. A line of Zeek or Argus describes both directions and
+//! becomes two records, as a biflow does (RFC 5103).
 
 mod fields;
 mod row;
@@ -24,7 +25,7 @@ use row::Row;
 
 /// The longest line.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
-/// The most columns that are looked at.
+/// The most columns that are read.
 const COLUMNS_MAX: usize = 1_024;
 
 /// How lines are written.
@@ -32,9 +33,9 @@ const COLUMNS_MAX: usize = 1_024;
 pub enum Layout {
     /// A header, then values between separators.
     Columns {
-        /// What stands between values.
+        /// The character between values.
         separator: u8,
-        /// What the columns are.
+        /// The columns.
         fields: Fields,
     },
     /// Zeek's: tabs, and a header of lines with `#`.
@@ -44,7 +45,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Its name, as people say it.
+    /// Its usual name.
     pub fn name(&self) -> &'static str {
         match self {
             Layout::Columns { fields, .. } if fields.is_argus() => "Argus CSV",
@@ -55,7 +56,8 @@ impl Layout {
     }
 }
 
-/// What the first bytes of a file say of its lines; `None` where they are no flow records in text.
+/// Recognises the layout of lines by a file's first bytes; `None` if they are not flow records in
+/// text.
 ///
 /// # Errors
 /// When they are a log of Zeek's, or a header, that lacks what a flow needs.
@@ -114,7 +116,7 @@ fn split(line: &str, separator: u8) -> Vec<String> {
     values
 }
 
-/// What the columns of Zeek's log are, by its line of names.
+/// The columns of Zeek's log, by its line of names.
 ///
 /// # Errors
 /// When it is a log of something else.
@@ -126,7 +128,7 @@ pub(super) fn zeek_fields(names: &str) -> Result<Fields> {
     }
 }
 
-/// What comes next of a file of lines.
+/// The next element of a file of lines.
 pub(super) enum Line {
     Text(String),
     TooLong,
@@ -160,7 +162,7 @@ pub(super) fn next_line(window: &mut Window<Stream>) -> std::io::Result<Line> {
     }
 }
 
-/// The records of a line; were its packets told for both directions together?
+/// Takes the records of a line; returns whether its packets were stated for both directions together.
 pub(super) fn take_line(
     layout: &Layout,
     line: &str,

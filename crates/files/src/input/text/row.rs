@@ -1,4 +1,4 @@
-//! One line of text, its values told apart, and the flow records in it.
+//! One line of text: its values, and the flow records in it.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use super::fields::{Field, Fields};
 use super::values;
 
-/// What a line says.
+/// The values of a line.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     start_ns: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Row {
     is_of_zeek: bool,
 }
 
-/// Forth and back.
+/// Indices of the forward and the reverse direction.
 const FORTH: usize = 0;
 const BACK: usize = 1;
 
@@ -51,7 +51,7 @@ impl Row {
         Ok(())
     }
 
-    /// Takes a value; one that is empty or `-` says nothing.
+    /// Takes a value; an empty one or `-` is ignored.
     pub fn set(&mut self, field: Field, value: &str) -> Result<(), Skip> {
         let value = value.trim();
         if value.is_empty() || value == "-" || value == "(empty)" {
@@ -68,7 +68,7 @@ impl Row {
             Field::Duration => self.duration_ns = Some(values::span(value).ok_or(damaged)?),
             Field::Source => self.source = Some(address()?),
             Field::Destination => self.destination = Some(address()?),
-            // ICMP has a type and code here, in as many forms as there are tools.
+            // ICMP has a type and code here, in a different form for every tool.
             Field::SourcePort => self.ports[FORTH] = values::port(value).unwrap_or(0),
             Field::DestinationPort => self.ports[BACK] = values::port(value).unwrap_or(0),
             Field::Protocol => {
@@ -88,7 +88,7 @@ impl Row {
                 self.is_of_zeek = true;
             }
             Field::State => {
-                // Of other protocols Argus tells words here, not flags.
+                // For other protocols Argus writes words here, not flags.
                 let (forth, back) = value.split_once('_').unwrap_or((value, ""));
                 let both = [forth, back].map(|half| values::letters(half).unwrap_or(0));
                 self.flags = both;
@@ -102,17 +102,17 @@ impl Row {
         Ok(())
     }
 
-    /// Were packets told for both directions in one sum?
+    /// Were packets stated only as the sum of both directions?
     pub fn is_halved(&self) -> bool {
         self.packets_both.is_some() && self.packets == [None, None]
     }
 
-    /// Is the last packet said to be before the first?
+    /// Is the last packet stated to be before the first?
     pub fn ends_before_it_begins(&self) -> bool {
         matches!((self.start_ns, self.end_ns), (Some(start), Some(end)) if end < start)
     }
 
-    /// The records: one, and another where packets went back.
+    /// The records: one, and another if packets went in the reverse direction.
     pub fn flows(&self) -> Result<(FlowRecord, Option<FlowRecord>), Skip> {
         let (Some(source), Some(destination)) = (self.source, self.destination) else {
             return Err(Skip::NoAddresses);
@@ -157,13 +157,14 @@ impl Row {
         Ok((forward, back))
     }
 
-    /// Zeek knows its originator; that says who opened where it saw the SYN.
+    /// Zeek knows the originator, which is the opening side if Zeek saw the SYN.
     fn opened_by(&self, flags: u8, is_originator: bool) -> Option<bool> {
         (self.is_of_zeek && flags & tcp_flags::SYN != 0).then_some(is_originator)
     }
 
-    /// Packets and bytes of each way. What is told of one way and of both is the difference for the
-    /// other; packets that are told of both alone are halved, as data and acknowledgements go.
+    /// Packets and bytes of each direction. If one direction and the sum of both are stated, the
+    /// other is the difference; packets stated only as a sum are halved, as is typical of data and
+    /// acknowledgements.
     fn both_ways(&self) -> Option<([u64; 2], [u64; 2])> {
         let other = |of: [Option<u64>; 2], both: Option<u64>| match (of, both) {
             ([Some(forth), back], None) => Some([forth, back.unwrap_or(0)]),

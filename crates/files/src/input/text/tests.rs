@@ -1,4 +1,4 @@
-//! Values as tools write them, and lines that are none.
+//! Values as tools write them, and lines that are not records.
 
 use super::fields::Unit;
 use super::*;

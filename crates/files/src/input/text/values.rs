@@ -7,13 +7,13 @@ use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use super::fields::Unit;
 
 const NANOS: f64 = 1e9;
-/// What stands in a column of milliseconds and is one of these is seconds: from 1995 to 5138, where milliseconds
-/// would be of 1970 to 1973. Less are times since some beginning.
+/// Numbers in a column of milliseconds that are taken as seconds: as seconds they are from 1995 to 5138, as
+/// milliseconds from 1970 to 1973. Smaller numbers are times since some other beginning.
 const SECONDS: Range<u64> = 800_000_000..100_000_000_000;
 
-/// A moment, ns since 1970: a number in its unit (seconds in a column of milliseconds are told by how large
-/// they are), or a date and a time as ISO 8601 has them, also with
-/// slashes or a space between; UTC where no zone is given.
+/// A moment, ns since 1970: a number in its unit (seconds in a column of milliseconds are recognised by
+/// their size), or a date and a time as in ISO 8601, also with slashes or with a space in between; UTC if
+/// no zone is given.
 pub fn moment(text: &str, unit: Unit) -> Option<u64> {
     if let Ok(whole) = text.parse::<u64>() {
         let scale = match unit.of(whole) {
@@ -36,13 +36,13 @@ pub fn moment(text: &str, unit: Unit) -> Option<u64> {
 }
 
 impl Unit {
-    /// The unit that so large a number is in.
+    /// The unit of a number, judged by its size.
     fn of(self, whole: u64) -> Unit {
         if self == Unit::Millis && SECONDS.contains(&whole) { Unit::Seconds } else { self }
     }
 }
 
-/// `894` as 894,000,000 ns; what is finer than a nanosecond is cut off.
+/// `894` as 894,000,000 ns; digits beyond a nanosecond are cut off.
 fn fraction_ns(digits: &str) -> Option<u64> {
     let digits: String = digits.chars().chain("000000000".chars()).take(9).collect();
     digits.parse().ok()
@@ -89,18 +89,18 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// A span of seconds, in ns; none that is negative or longer than a century.
+/// A span of seconds, in ns; `None` if it is negative or longer than a century.
 pub fn span(text: &str) -> Option<u64> {
     let seconds: f64 = text.parse().ok()?;
     (0.0..=3.2e9).contains(&seconds).then_some((seconds * NANOS).round() as u64)
 }
 
-/// A protocol, by number or name; `None` for what is none of IP's.
+/// A protocol, by number or name; `None` for a protocol that is not IP's.
 pub fn protocol(text: &str) -> Option<u8> {
     const NAMES: [(&str, u8); 20] = [
         ("tcp", TCP),
         ("udp", UDP),
-        // Argus tells what runs over UDP.
+        // Argus writes the protocol above UDP.
         ("rtp", UDP),
         ("rtcp", UDP),
         ("udt", UDP),
@@ -125,7 +125,7 @@ pub fn protocol(text: &str) -> Option<u8> {
     named.or_else(|| text.parse().ok())
 }
 
-/// A port, decimal or with `0x`; nothing where there is none.
+/// A port, decimal or with `0x`; `None` where there is none.
 pub fn port(text: &str) -> Option<u16> {
     match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16).ok(),
@@ -157,7 +157,7 @@ pub fn letters(text: &str) -> Option<u8> {
     text.chars().try_fold(0, |flags, letter| Some(flags | bit(letter)?))
 }
 
-/// What Zeek's history says of the originator (capitals) and of the responder.
+/// The flags in Zeek's history, of the originator (capitals) and of the responder.
 pub fn history(text: &str) -> [u8; 2] {
     let bits = |letter: char| match letter.to_ascii_lowercase() {
         's' => tcp_flags::SYN,

@@ -1,8 +1,8 @@
-//! A model as plain tables, CSV or Parquet, for pandas, polars, R and whatever else reads them.
+//! A model as plain tables, CSV or Parquet, for pandas, polars, R and other tools.
 //!
 //! The tables are long, one fact a row, so that a law with a thousand knots and one with three need no
 //! other columns. Units are those of the model: bytes for `file_size`, seconds for `inter_connection`,
-//! packets for `flow_length`, and what their name ends in for those of UDP's classes.
+//! packets for `flow_length`, and the unit at the end of the name for laws of UDP's classes.
 
 mod rows;
 
@@ -16,7 +16,7 @@ use super::columns::{self, Cells, Format, TableWriter};
 use crate::document::results::{Directory, ResultFile};
 use rows::tables;
 
-/// In which form the tables are written.
+/// The form of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A header and lines (RFC 4180, but with line feeds).
@@ -34,7 +34,7 @@ impl Form {
     }
 }
 
-/// A column of rows of some type: its name, its type, and where its value stands in a row.
+/// A column of rows of type `T`: its name, and how its value is read from a row.
 enum Column<T> {
     Text(&'static str, fn(&T) -> String),
     Count(&'static str, fn(&T) -> u64),
@@ -49,17 +49,17 @@ enum Values {
     Real(Vec<f64>),
 }
 
-/// A table: what it is called, and its columns.
+/// A table: its name, and its columns.
 struct Table {
     name: &'static str,
     columns: Vec<(&'static str, Values)>,
 }
 
-/// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and says what
-/// they are called. With `force` it takes the place of one that holds what this wrote and nothing else.
+/// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and returns
+/// their names. With `force` it replaces a directory that holds only files that this function wrote.
 ///
 /// # Errors
-/// When `to` is there and may not be replaced, or cannot be written.
+/// When `to` exists and may not be replaced, or cannot be written.
 pub fn write(model: &TrafficModel, to: &Path, form: Form, force: bool) -> Result<Vec<String>> {
     let tables = tables(model);
     let names: Vec<String> =
@@ -145,7 +145,7 @@ impl Values {
         }
     }
 
-    /// A cell of CSV: quoted where it must be, and with as many digits as bring the number back.
+    /// A cell of CSV: quoted where necessary, and with enough digits to restore the number exactly.
     fn plain(&self, row: usize) -> String {
         match self {
             Values::Text(all) if all[row].contains([',', '"', '\n', '\r']) => {

@@ -1,4 +1,4 @@
-//! What stands in the tables of a model: their columns, and their rows.
+//! The content of a model's tables: their columns, and their rows.
 
 use nilometer_stat::{Empirical, Form};
 use nilometer_traffic::TrafficModel;
@@ -6,7 +6,7 @@ use nilometer_traffic::TrafficModel;
 use super::Column::{Count, Real, Text};
 use super::Table;
 
-/// All tables of a model; those of what it does not know have no rows.
+/// All tables of a model; tables of laws that it does not have are empty.
 pub(super) fn tables(model: &TrafficModel) -> [Table; 9] {
     [
         laws(model),
@@ -124,7 +124,7 @@ fn coverage(model: &TrafficModel) -> Table {
     )
 }
 
-/// The log-scale diagrams; none where the model does not know.
+/// The log-scale diagrams; empty if the model has none.
 fn scales(model: &TrafficModel) -> Table {
     let rows = model.hurst.iter().flat_map(|hurst| {
         let diagrams = [("bytes", &hurst.diagram.bytes), ("packets", &hurst.diagram.packets)];
