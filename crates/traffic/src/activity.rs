@@ -1,17 +1,17 @@
-//! Which slots are on: as many sessions in each interval as carry its connections, or as are to be active.
+//! Which slots are on in each interval: as many as its connections need, or as it has active sessions.
 //!
-//! Slots are numbered; interval i switches on the first `full` of them, and the next one from the
-//! moment `from` on, so that the interval holds exactly the connections asked for (the paper's mean
-//! number of active sessions is not a whole number either). Nothing is cut at the interval's end
-//! (Harpoon, sections 4.1 and 4.2): a slot that waits then goes on waiting and makes its connection
-//! in the interval where the wait ends, and that connection counts there. It takes the place of one
-//! new session, because it is one of the connections that the next interval was to hold.
+//! Slots are numbered; interval i switches on the first `full` of them, and the next one from the moment
+//! `from` on, so that the interval holds exactly the intended connections (the paper's mean number of active
+//! sessions is not a whole number either). Nothing is cut at the interval's end (Harpoon, sections 4.1 and
+//! 4.2): a slot that is waiting then continues to wait and makes its connection in the interval where the
+//! wait ends, and that connection counts there. It takes the place of one new session, because it is one of
+//! the connections intended for that interval.
 //!
-//! Where sessions drive, the interval holds as much of their time as is asked for, and what connections they
-//! make. What waits from an earlier interval is active until its connection, and counts against the
-//! target (section 4.1).
+//! Where sessions drive, the interval holds the intended amount of session time, and the connections that
+//! these sessions make. A session that still waits from an earlier interval is active until its connection,
+//! and counts towards the target (section 4.1).
 //!
-//! A connection of a slot's arrivals is therefore made when the slot was on at some moment of the wait before it. Its
+//! A connection of a slot's arrivals is therefore made if the slot was on at some moment of the wait before it. Its
 //! gap is a draw of P(InterConnection) that was followed from its beginning only when the slot was on at that
 //! beginning; only then may it be counted as one.
 
@@ -42,7 +42,7 @@ impl Active {
 
     /// The mean number of slots on during `window`.
     pub fn mean(&self, window: &Window) -> f64 {
-        // A window beyond what time can tell has no length, and nothing in it.
+        // A window beyond the range of [`Time`] has no length and is empty.
         let part = |from| window.end.since(from).as_secs_f64() / window.length_s().max(1e-12);
         self.full as f64 + self.from.map_or(0.0, part)
     }
@@ -51,7 +51,7 @@ impl Active {
 /// A connection that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// When.
+    /// When it starts.
     pub at: Time,
     /// The slot.
     pub slot: u32,
@@ -68,7 +68,7 @@ pub struct Made {
 struct Slot {
     /// Index of the next arrival.
     next: usize,
-    /// The interval whose session waits for that time, if one does.
+    /// The interval whose session waits for that arrival, if one does.
     waiting: Option<u32>,
     /// The wait began at a made connection while the slot was on.
     follows: bool,
@@ -82,23 +82,23 @@ impl Slot {
     }
 }
 
-/// The connections that are made, and the slots that are on, interval by interval.
+/// The connections made and the slots on, interval by interval.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     /// All connections, by interval and slot.
     pub made: Vec<Made>,
     /// The slots on, one entry an interval.
     pub active: Vec<Active>,
-    /// How long sessions of earlier intervals waited beside them, all together, s, one entry an interval.
+    /// The total time for which sessions of earlier intervals waited besides them, s, one entry an interval.
     pub waited_s: Vec<f64>,
-    /// Slots whose last made connection is followed by a wait that the run's end cuts.
+    /// Slots whose last connection is followed by a wait that the run's end cuts.
     pub censored: Vec<u32>,
 }
 
-/// The slots do not suffice: more are needed.
+/// There are too few slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoreSlots {
-    /// Slots that would probably do.
+    /// The number of slots that probably suffices.
     pub wanted: usize,
 }
 
@@ -160,7 +160,8 @@ fn of_connections(
     Err(MoreSlots { wanted: (arrivals.len() as f64 * share.min(64.0) * 1.2) as usize + 16 })
 }
 
-/// The slots that are on for `sessions` times the window's length, together with what still waits from before.
+/// The slots that are on for `sessions` times the window's length, including those that still wait from
+/// before.
 fn of_sessions(
     sessions: f64,
     window: &Window,
@@ -278,7 +279,7 @@ mod tests {
         Window { sessions: Some(sessions), ..window(start, end, 0) }
     }
 
-    /// Two and a half sessions make what connections their slots have, and no others.
+    /// Two and a half sessions make exactly the connections of their slots.
     #[test]
     fn sessions_that_drive_make_their_connections() {
         let arrivals = [times(&[1, 9]), times(&[2]), times(&[3, 6, 8]), times(&[4])];
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(more.wanted, 6);
     }
 
-    /// Two sessions wait for four and for six seconds more: one session's time of ten.
+    /// Two sessions wait for four and for six more seconds: ten seconds of one session.
     #[test]
     fn waiting_sessions_count_against_the_next_interval() {
         let arrivals = [times(&[1, 30]), times(&[2, 14]), times(&[3, 16, 18])];
@@ -321,8 +322,7 @@ mod tests {
         assert!(error.wanted > 25, "{error:?}");
     }
 
-    /// As many slots as the share that is lacking asks for, at 64 times as many the most; a fifth more,
-    /// and 16.
+    /// Slots in proportion to the shortfall, at most 64 times as many; plus a fifth, plus 16.
     #[test]
     fn more_slots_are_requested_in_proportion_to_the_shortfall() {
         let ten = vec![times(&[1]); 10];

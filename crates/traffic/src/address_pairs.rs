@@ -7,7 +7,7 @@ use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::sessions::PairLifetime;
 
-/// A directed address pair. Pairs of IPv4 come first, each in the order of its addresses.
+/// A directed address pair. IPv4 pairs come first; pairs are ordered by their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AddressPair {
     /// Source and destination, in one word.
@@ -53,7 +53,7 @@ impl PairFlow {
     }
 }
 
-/// Nanoseconds between consecutive starts of each pair, of flows in order.
+/// Nanoseconds between consecutive starts of each pair; `flows` must be in order.
 pub(crate) fn gaps_ns(flows: &[PairFlow]) -> impl Iterator<Item = u64> + '_ {
     let gap = |two: &[PairFlow]| {
         let same = two[0].pair == two[1].pair;
@@ -62,8 +62,8 @@ pub(crate) fn gaps_ns(flows: &[PairFlow]) -> impl Iterator<Item = u64> + '_ {
     flows.windows(2).filter_map(gap)
 }
 
-/// The lifetimes of all pairs, of flows in order, in seconds since `origin_ns`: a pair that was silent for longer than
-/// the bound begins another session.
+/// The lifetimes of all pairs, in seconds since `origin_ns`; `flows` must be in order. A pair that was silent for
+/// longer than the bound begins another session.
 pub(crate) fn lifetimes(flows: &[PairFlow], origin_ns: u64, bound_s: f64) -> Vec<PairLifetime> {
     let mut lifetimes = Vec::new();
     for of_pair in flows.chunk_by(|one, other| one.pair == other.pair) {
@@ -73,7 +73,7 @@ pub(crate) fn lifetimes(flows: &[PairFlow], origin_ns: u64, bound_s: f64) -> Vec
     lifetimes
 }
 
-/// The lifetimes of one pair, of starts and ends in order.
+/// The lifetimes of one pair, whose starts and ends must be in order.
 pub(crate) fn lifetimes_of_pair(
     mut times: impl Iterator<Item = (u64, u64)>,
     origin_ns: u64,

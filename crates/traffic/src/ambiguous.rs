@@ -11,13 +11,13 @@ use crate::services::Services;
 use crate::unflagged;
 use crate::unflagged::predecessors::Doubtful;
 
-/// What a single look at each ambiguous record tells.
+/// Counts that need only a single look at each ambiguous record.
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub coverage: Coverage,
     /// Records without flags.
     pub unflagged: u64,
-    /// Some of these state that their flow ended.
+    /// Some of them state that their flow ended.
     pub reports_ends: bool,
     pub doubtful: Doubtful,
     /// Sampled records of TCP.
@@ -28,7 +28,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Nothing yet.
+    /// A summary without records.
     pub fn new(limits: &Limits) -> Summary {
         Summary {
             coverage: Coverage::default(),
@@ -42,7 +42,7 @@ impl Summary {
         }
     }
 
-    /// Counts a record, and returns it if it is to be kept.
+    /// Counts a record, and returns it if it must be kept.
     pub fn observe(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
         if !is_tcp(&record, &mut self.coverage) {
             return None;
@@ -51,7 +51,7 @@ impl Summary {
             self.sampled += 1;
             self.waits.note(&record);
             self.services.note(&record);
-            // Stamps are set right by those of records that came before.
+            // Stamps are repaired by those of earlier records.
             self.screen.set_right(&mut record);
         } else {
             self.unflagged += 1;

@@ -1,10 +1,10 @@
 //! Arrival times of one slot's connections, as a stationary renewal process.
 //!
-//! A slot is a place for one session at a time. Its connections are a renewal process over the whole run: consecutive
-//! ones are a draw of P(InterConnection) apart. The first wait is the *residual* of a gap (a gap met at a random
-//! moment is drawn in proportion to its length, and a uniform part of it is left). Every interval then expects as many
-//! connections of a slot as its length holds mean gaps, the first interval included, and no wave of connections marks
-//! the start (Cox, Renewal Theory, 5.4).
+//! A slot is a place for one session at a time. Its connections are a renewal process over the whole run: the time
+//! between consecutive ones is a draw of P(InterConnection). The first wait is the *residual* of a gap (a gap met at a
+//! random moment is drawn in proportion to its length, and a uniform part of it is left). Every interval, including
+//! the first, then expects as many connections of a slot as its length holds mean gaps, and there is no wave of
+//! connections at the start (Cox, Renewal Theory, 5.4).
 //!
 //! Each slot has a random stream of its own, so its arrivals depend neither on the thread that draws them nor on the
 //! number of slots.
@@ -16,16 +16,16 @@ use nilometer_wire::{Span, Time};
 
 use crate::random_streams;
 
-/// One interval of the performance.
+/// One interval of the plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Its first moment.
     pub start: Time,
     /// The first moment of the next one.
     pub end: Time,
-    /// Connections it is to hold, or about as many as its sessions will make.
+    /// Intended connections, or about as many as its sessions will make.
     pub connections: u64,
-    /// Sessions that are to be active in it on average, where they drive.
+    /// The intended mean number of active sessions, where sessions drive.
     pub sessions: Option<f64>,
 }
 
@@ -43,14 +43,14 @@ pub struct Arrivals {
     pub times: Vec<Time>,
 }
 
-/// Gaps drawn in a window at least, besides twice what the window is to hold.
+/// The fewest gaps drawn in a window, besides twice the window's connections.
 const GAPS_MIN: u64 = 100;
 
 /// Draws the arrivals of `slot` over the windows; gaps are in seconds.
 ///
-/// Where one slot alone would connect far more often than a window is to hold, only the window's end
-/// is drawn, begun with a residual like the run: no more of it is ever switched on, the process looks
-/// the same from any moment, and an original whose clock jumps by years stays cheap.
+/// If one slot alone would connect far more often than intended for a window, only the window's end is drawn,
+/// beginning with a residual like the run: no more of it is ever switched on, the process is stationary, and
+/// an original whose clock jumps by years stays cheap.
 pub fn draw(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Arrivals {
     let mut rng = Rng::new(seed, random_streams::GAPS, u64::from(slot));
     let mut times = Vec::new();

@@ -1,13 +1,14 @@
 //! Batches of records that fit in memory, processed in parallel and reduced in order.
 //!
-//! A partition with no more records than a batch may have is one batch. Of a larger one the records of each slot are
-//! counted first, and consecutive slots are put together into batches that fit. Such batches hold all records of their
+//! A partition with no more records than a batch may have is one batch. In a larger one the records of each slot are
+//! counted first, and consecutive slots are combined into batches that fit. Such batches hold all records of their
 //! address pairs, so the result does not depend on how partitions were split. A slot that is too large for a batch,
-//! usually a single address pair, is split by bin into *partial* batches, which hold all records of their pairs
-//! of sockets; one pair of sockets is never split. The records are then spilled again by batch, so that they are
-//! read three times however many batches there are.
+//! usually a single address pair, is split by bin into *partial* batches, which hold all records of their pairs of
+//! sockets; one pair of sockets is never split. The records are then spilled again by batch, so that they are read
+//! three times, however many batches there are.
 //!
-//! Some batches are processed at a time, by any worker; their results are added in the order of the batches.
+//! Several batches are processed at a time, by any worker; their results are added in the order of the
+//! batches.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -23,14 +24,14 @@ use crate::partitions::{BINS, NARROW, PARTITIONS, Partition, SLOTS, Unpacking, b
 use crate::runner::Runner;
 use crate::spill::SpillStore;
 
-/// Batches that are processed before their results are added.
+/// The most batches that are processed before their results are added.
 const CONCURRENT_MAX: usize = 16;
-/// Their records together are at most so many times the limit of one batch, where they are more than two.
+/// If they are more than two, their records together are at most this many times the limit of one batch.
 const CONCURRENT_BUDGETS: usize = 4;
 
 /// All partitions, split into batches.
 pub(crate) struct Batches<'a, A> {
-    /// Those of flagged records, followed by those of ambiguous records.
+    /// The partitions of flagged records, followed by those of ambiguous records.
     partitions: Vec<Partition>,
     spill: &'a A,
     all: Vec<Batch>,
@@ -56,7 +57,7 @@ impl Batch {
         Batch { partition, place: 0, slots, bins: 0..BINS, records, has_udp: true }
     }
 
-    /// Its partitions: that of flagged records and that of ambiguous ones.
+    /// The numbers of its partitions: of flagged records and of ambiguous ones.
     fn both(&self) -> [usize; 2] {
         [self.partition, self.partition + PARTITIONS]
     }
@@ -76,7 +77,7 @@ impl Batch {
         self.bins.end == BINS
     }
 
-    /// May it have records of UDP?
+    /// Can it have records of UDP?
     pub fn has_udp(&self) -> bool {
         self.has_udp
     }
@@ -87,7 +88,7 @@ struct Repartitioning {
     all: Vec<Batch>,
     /// Flagged and ambiguous records of each batch.
     packed: Vec<[Partition; 2]>,
-    /// Records that are not spilled yet.
+    /// Number of records that are not spilled yet.
     unspilled: usize,
 }
 
@@ -124,7 +125,7 @@ impl Repartitioning {
     }
 }
 
-/// Puts consecutive slots or bins together: each range fits a batch, or is a single one.
+/// Combines consecutive slots or bins: each range fits a batch, or is a single slot or bin.
 fn ranges(counts: &[usize], batch_max: usize) -> Vec<(Range<u16>, usize)> {
     let mut ranges: Vec<(Range<u16>, usize)> = Vec::new();
     for (place, &records) in (0..).zip(counts) {
@@ -139,8 +140,8 @@ fn ranges(counts: &[usize], batch_max: usize) -> Vec<(Range<u16>, usize)> {
 }
 
 impl<'a, A: SpillStore> Batches<'a, A> {
-    /// Splits partitions into batches of at most `batch_max` records, or of one pair of sockets with at most
-    /// `of_sockets_max`.
+    /// Splits partitions into batches of at most `batch_max` records, or at most `of_sockets_max` records of
+    /// one pair of sockets.
     ///
     /// # Errors
     /// Where a spilled partition cannot be read, and where one pair of sockets has too many records.
@@ -204,7 +205,7 @@ impl<'a, A: SpillStore> Batches<'a, A> {
         Ok(repartitioning.all)
     }
 
-    /// The same batches, with those that are too large split by bin.
+    /// The batches in `list`, with those that are too large split by bin.
     fn split_by_sockets(&self, list: Vec<Batch>) -> Result<Vec<Batch>, String> {
         let is_large = |batch: &&Batch| batch.records > self.batch_max;
         let mut counts: BTreeMap<u16, Vec<usize>> = { list.iter() }
@@ -307,7 +308,7 @@ impl<'a, A: SpillStore> Batches<'a, A> {
         Ok(sum)
     }
 
-    /// Applies `work` to these batches in parallel and adds the results in their order. `work` sees the sum of the
+    /// Applies `work` to these batches in parallel and adds the results in their order. `work` gets the sum of the
     /// batches added before.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Flows of both directions joined into connections: biflows (RFC 5103, section 2).
 //!
-//! A connection's two flows have each other's five-tuple and overlap in time. Records of one five-tuple are
-//! visited in the order of their starts, and each takes the first of the other direction that starts before it is long
-//! over. A direction without a record, from exporters that see one way only, leaves a connection of one flow.
+//! A connection's two flows have each other's five-tuple and overlap in time. Records of one five-tuple are visited in
+//! the order of their starts, and each is paired with the first of the other direction that starts no later than a
+//! second after its end. A direction without a record, from exporters that see only one direction, leaves a connection
+//! of one flow.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use crate::round_trips::{self, PAIRS_APART_MAX};
 /// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;
 
-/// Client and server, and how long an answer took, ns.
+/// Client and server, and the time to an answer, ns.
 pub(crate) type Answered = ((IpAddr, IpAddr), u64);
 
 /// A whole connection.
@@ -42,11 +43,11 @@ pub(crate) struct Connection {
 /// Sums over the whole connections of some address pairs.
 #[derive(Debug)]
 pub(crate) struct WholeConnections {
-    /// What each carried.
+    /// The shapes of connections.
     pub shapes: Shapes,
-    /// What those that start in each interval carried.
+    /// The volume of connections that start in each interval.
     pub volumes: Vec<ConnectionVolume>,
-    /// Their flows, and the IP bytes of these.
+    /// Number of their flows, and IP bytes of these flows.
     pub flows: u64,
     pub octets: u64,
     /// Connections whose answer was seen to begin, and for each address pair the median time to it, ns.
@@ -55,7 +56,7 @@ pub(crate) struct WholeConnections {
 }
 
 impl WholeConnections {
-    /// No connection.
+    /// Sums without connections.
     pub fn new(grid: Grid) -> WholeConnections {
         WholeConnections {
             shapes: Shapes::default(),
@@ -67,7 +68,7 @@ impl WholeConnections {
         }
     }
 
-    /// The connections whose opening and end were seen, from either side, and that carried something.
+    /// Sums over whole connections on a grid, with the answer times of each address pair.
     pub fn of(connections: Vec<Connection>, grid: Grid) -> (WholeConnections, Vec<Answered>) {
         let mut whole = WholeConnections::new(grid);
         let mut answers = Vec::new();
@@ -84,21 +85,21 @@ impl WholeConnections {
         (whole, answers)
     }
 
-    /// Takes all answers of some address pairs.
+    /// Adds all answer times of some address pairs.
     pub fn answered(&mut self, answers: Vec<Answered>) {
         self.answered += answers.len() as u64;
         let medians = round_trips::medians_ns(answers);
         self.pair_medians_ns.merge(Tally::of(medians, PAIRS_APART_MAX));
     }
 
-    /// Takes all answers of one address pair, ns.
+    /// Adds all answer times of one address pair, ns.
     pub fn answered_pair(&mut self, mut nanos: Vec<u64>) {
         nanos.sort_unstable();
         self.answered += nanos.len() as u64;
         self.pair_medians_ns.add(round_trips::median_ns(&nanos), 1);
     }
 
-    /// Adds those of other address pairs, on the same grid.
+    /// Adds the sums of other address pairs, on the same grid.
     pub fn add(&mut self, other: WholeConnections) {
         self.shapes.merge(other.shapes);
         for (volume, more) in self.volumes.iter_mut().zip(&other.volumes) {
@@ -115,7 +116,7 @@ impl WholeConnections {
 pub(crate) struct Biflows {
     /// Those whose opening and end were seen, from either side, and that carried something.
     pub connections: Vec<Connection>,
-    /// Of each flow: is it a file, and the other direction of its connection a larger one?
+    /// For each flow: is it a file whose connection has a larger file in the other direction?
     pub is_smaller: Vec<bool>,
 }
 
@@ -134,7 +135,7 @@ impl Biflows {
         paired
     }
 
-    /// Pairs flows of one fingerprint, whose places are in the order of their starts.
+    /// Pairs flows with one fingerprint; `places` must be in the order of their starts.
     fn pair(&mut self, flows: &[FlowRecord], places: &[usize]) {
         let mut is_taken = vec![false; places.len()];
         for (at, &place) in places.iter().enumerate() {
@@ -155,7 +156,7 @@ impl Biflows {
         }
     }
 
-    /// Marks the smaller of two directions that are both files; of two alike the request.
+    /// Marks the smaller of two directions that are both files; if they are equal, the request.
     fn compare(&mut self, flows: &[FlowRecord], places: [usize; 2]) {
         if places.iter().all(|&place| is_file(&flows[place])) {
             let size =
@@ -174,7 +175,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     // If the opener is known from either flow, that decides for both.
     let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
     let (client, server) = ends(telling);
-    // By ports as well as addresses: on a loopback interface both ends have one address.
+    // By ports as well as addresses: on a loopback interface both ends have the same address.
     let asks = |flow: &FlowRecord| (flow.key == telling.key) == telling.is_from_client();
     let started = |asking| both().find(|flow| asks(flow) == asking).map(|flow| flow.start_ns);
     let answered_ns = match (started(true), started(false)) {
@@ -269,8 +270,8 @@ mod tests {
         assert_eq!(shapes(&[down, up]), [(5, 70, 970)]);
     }
 
-    /// The larger direction is the connection's file, whichever side sent it; a flow alone is one, and so is that
-    /// beside which there is none.
+    /// The larger direction is the connection's file, whichever side sent it; a single flow is a file, and so is
+    /// one whose other direction is not a file.
     #[test]
     fn a_connection_has_one_file() {
         let smaller = |flows: &[FlowRecord]| Biflows::of(flows).is_smaller;
@@ -331,7 +332,7 @@ mod tests {
         assert!(shapes(&without(tcp_flags::SYN)).is_empty());
         assert!(shapes(&without(tcp_flags::FIN)).is_empty());
         assert!(shapes(&[flow(1_000, true, 5, 0), flow(1_000, false, 5, 0)]).is_empty());
-        // One side is enough for either.
+        // Either side alone is sufficient.
         let mut both = without(0);
         both[0].tcp_flags = tcp_flags::SYN;
         both[1].tcp_flags = tcp_flags::RST;

@@ -2,13 +2,13 @@
 //! log-scale diagram.
 //!
 //! The bytes and the packets of each bin of time are two series; each goes through the wavelet pyramid of
-//! [`nilometer_stat::wavelet`], and the line of [`nilometer_stat::log_scale_diagram`] is laid through what comes out.
-//! Bins are a millisecond wide, or twice that as often as it takes that a bin holds one packet in the mean
-//! (finer ones would show nothing but single packets) and that there are 2²⁰ of them at most. Flow
-//! records do not say when their packets came, so that this is known of captures alone.
+//! [`nilometer_stat::wavelet`], and the line of [`nilometer_stat::log_scale_diagram`] is fitted to the result. Bins
+//! are a millisecond wide, doubled until a bin holds one packet on average (finer ones would only show single
+//! packets) and there are at most 2²⁰ of them. Flow records do not hold the times of their packets, so burstiness is
+//! known only for captures.
 //!
-//! One caution belongs to every use: intervals tell how sure the slope of *this* series is. A capture that
-//! was put together from several has the pauses of whoever did that among its arrivals.
+//! One caution applies to every use: intervals state the uncertainty of the slope of *this* series. A capture
+//! that was merged from several has artificial pauses among its arrivals.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model_error::{ModelError, positive};
 
-/// A bin holds so many packets in the mean at least.
+/// The least mean number of packets in a bin.
 const PACKETS_MIN: f64 = 1.0;
 /// Octaves that a diagram may have: bins are counted in 64 bits.
 const OCTAVES_MAX: usize = 64;
@@ -88,7 +88,7 @@ pub struct DiagramOctave {
     pub deviation: f64,
 }
 
-/// Why a model does not say how bursty its original was.
+/// Why a model does not state the burstiness of its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoHurst {
     /// Flow records were read, or packets without stamps.
@@ -121,10 +121,10 @@ impl HurstEstimate {
 }
 
 impl Hurst {
-    /// What the bins of a capture's packets say, `weight` being IP bytes.
+    /// Estimates the parameters from the bins of a capture's packets, with `weight` as IP bytes.
     ///
     /// # Errors
-    /// Where there are too few octaves for a line, whether one would fit or not.
+    /// Where there are too few octaves for a line, whether or not one would fit.
     pub fn of(series: Binned) -> Result<Hurst, NoHurst> {
         let series = series.widened(PACKETS_MIN);
         let diagram = |of: fn(&Bin) -> u64| {
@@ -147,7 +147,7 @@ impl Hurst {
         })
     }
 
-    /// Holds what was read to what was meant: numbers that are numbers, few enough octaves.
+    /// Checks what was read: numbers must be finite, and octaves few enough.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
         positive("hurst.bin_s", self.bin_s)?;
         for octaves in [&self.diagram.bytes, &self.diagram.packets] {
@@ -177,7 +177,7 @@ mod tests {
         let mut rng = Rng::new(8, 0x6275_7273, 0);
         let (mut series, mut at_ns) = (Binned::new(), 1_700_000_000_000_000_000_f64);
         for _ in 0..200_000 {
-            // A packet each 3 ms in the mean: at a millisecond most bins would be empty.
+            // A packet every 3 ms on average: with bins of a millisecond most would be empty.
             at_ns += rng.exponential(3e6);
             series.count(at_ns as u64, 40 + rng.below(1_460)).expect("ten minutes");
         }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(Hurst::of(series), Err(NoHurst::TooShort));
     }
 
-    /// Two octaves beyond the first of a line are enough to say something, one is not.
+    /// Two octaves beyond the first of a line are enough for an estimate, one is not.
     #[test]
     fn a_line_needs_two_octaves_beyond_its_first() {
         // One packet in each millisecond: bins of 4 ms or more, by PACKETS_MIN of them.

@@ -1,14 +1,14 @@
 //! Two models side by side: distances between their laws, each beside its sampling floor.
 //!
-//! The floor answers: if both models had been estimated from the same traffic, how far apart would
-//! they be by chance? Two samples of n and m observations differ as one sample of `nm / (n + m)`
-//! differs from its law, so the floor is the median distance of such samples drawn from the first. Samples
-//! larger than a limit are not drawn: distances of a smaller one are, and made less as they grow less with
-//! the size, those of distribution functions by its root and divergences by itself.
+//! The floor answers this question: if both models had been estimated from the same traffic, how far apart
+//! would they be by chance? Two samples of n and m observations differ as one sample of `nm / (n + m)`
+//! differs from its law, so the floor is the median distance of such samples drawn from the first. For
+//! samples larger than a limit, the distances of a smaller sample are computed and scaled down as they fall
+//! with the size: those of distribution functions by its square root, divergences by the size itself.
 //!
-//! Ranks are another matter. Either model has its addresses sorted by how often they appear, and sorting
-//! takes out most of the chance. So two samples are drawn from the model that counts more, sorted and compared,
-//! as the models were.
+//! Ranks are different. Each model has its addresses sorted by how often they appear, and sorting removes most
+//! of the randomness. So two samples are drawn from the model with more counts, sorted and compared, as the
+//! models were.
 
 use alloc::string::String;
 use alloc::vec;
@@ -21,10 +21,10 @@ use crate::model::{Ranks, TrafficModel};
 
 /// Seeds behind each floor.
 const ROUNDS: u32 = 200;
-/// Seeds behind a floor of many ranks, at least, and ranks that are drawn in all rounds together.
+/// The fewest seeds for a floor of many ranks, and the number of ranks drawn in all rounds together.
 const ROUNDS_MIN: u32 = 20;
 const RANKS_DRAWN: usize = 500_000;
-/// Observations that are drawn in one round at most.
+/// The most observations drawn in one round.
 const SAMPLE_MAX: u64 = 50_000;
 
 /// One distance between two models.
@@ -34,11 +34,11 @@ pub struct Distance {
     pub name: String,
     /// `ks`, `w1_log2` (octaves) or `jsd`.
     pub metric: &'static str,
-    /// Between the two models.
+    /// The distance between the two models.
     pub distance: f64,
-    /// What chance alone would give.
+    /// The distance that chance alone would give.
     pub floor: f64,
-    /// `distance / floor`; none where the floor is zero and the distance is not.
+    /// `distance / floor`; `None` where the floor is zero and the distance is not.
     pub ratio: Option<f64>,
 }
 
@@ -60,8 +60,8 @@ pub fn compare(a: &TrafficModel, b: &TrafficModel, seed: u64) -> Vec<Distance> {
     distances
 }
 
-/// The size of one sample that is as far from its law as two samples are from each other. A law that
-/// was stated, of no sample, is as sure as the largest one.
+/// The size of one sample that is as far from its law as two samples are from each other. A stated law,
+/// without a sample, counts as certain as the largest one.
 fn effective(n: u64, m: u64) -> f64 {
     let size = |n: u64, other: u64| if n == 0 { other.max(SAMPLE_MAX) } else { n } as f64;
     let (n, m) = (size(n, m), size(m, n));
@@ -75,7 +75,7 @@ fn beside(name: &str, metric: &'static str, distance: f64, floor: f64) -> Distan
 fn laws(name: &str, a: &Empirical, b: &Empirical, seed: u64) -> Vec<Distance> {
     let count = effective(a.samples(), b.samples());
     let drawn = count.min(SAMPLE_MAX as f64);
-    // Octaves are counted from one up; a nanosecond is one, so that gaps below a second count.
+    // Values below one do not count in octaves; with nanoseconds as the unit, gaps below a second count.
     let unit = if name == "inter_connection" { 1e9 } else { 1.0 };
     let (a, b) = (&a.scaled(unit), &b.scaled(unit));
     let mut sample = vec![0.0; drawn as usize];
@@ -160,7 +160,7 @@ mod tests {
         };
         let floors =
             |size: u64| laws("x", &law(size), &law(size), 1).into_iter().map(|of| of.floor);
-        // A sample of 20 millions is not drawn, and one of 20 thousand is.
+        // A sample of 20 million is not drawn, one of 20 thousand is.
         for (large, (small, growth)) in
             floors(40_000_000).zip(floors(40_000).zip([31.6, 31.6, 1e3]))
         {

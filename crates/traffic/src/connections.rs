@@ -1,16 +1,15 @@
-//! P(Connection): what whole connections carried, both ways, and in how many packets.
+//! P(Connection): the bytes of whole connections in both directions, and their packets.
 //!
-//! The five distributions know files, each alone. A connection is more: a request and an answer that
-//! belong together, cut into packets of some size. Where flow records of both directions are there,
-//! this is the joint law of the three: a table of *shapes*, each a connection of the original with the
-//! number of connections that it stands for. The largest connections are all in the table, because most
-//! bytes are theirs; the others stand in groups of like size, each for its group.
+//! The five distributions describe single files. A connection is more: a request and an answer that belong
+//! together, cut into packets of some size. With flow records of both directions, this is the joint law of
+//! the three: a table of *shapes*, each a connection of the original with the number of connections that it
+//! represents. The largest connections are all in the table, because they carry most of the bytes; the others
+//! are grouped by size, and one represents each group.
 //!
-//! Nobody exports the maximum segment size. What records count is packets, and a connection's packets
-//! are what a router works for. So a shape's segment is that with which a connection of *ours* takes as
-//! many packets as the original took (`segment_bytes`); a connection of small writes comes out as one
-//! of small segments. Harpoon, whose segments are all the link's, sent half the packets of its original
-//! (paper, section 5.3).
+//! Exporters do not export the maximum segment size. Records count packets, and a router's work depends on
+//! packets. So a shape's segment size is the one with which a generated connection takes as many packets as
+//! the original (`segment_bytes`); a connection of small writes becomes one of small segments. Harpoon, which
+//! always uses the link's full segments, sent half the packets of its original (paper, section 5.3).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,24 +23,24 @@ use crate::lengths;
 use crate::model_error::ModelError;
 use crate::volume::{self, Item, Load};
 
-/// Shapes that a table has at most.
+/// The most shapes of a table.
 pub const SHAPES_MAX: usize = 4_096;
-/// Those of them that are kept for the largest connections.
+/// Shapes that are reserved for the largest connections.
 const LARGEST: usize = 1_024;
-/// Connections that the others are taken from.
+/// The size of the sample from which the other shapes are taken.
 const SAMPLE_MAX: usize = 1 << 18;
-/// What a client of ours says at least: its request tells how much it wants.
+/// The shortest request of a generated client: it states how much the client wants.
 pub const REQUEST_MIN_BYTES: u64 = 16;
 /// The payload of a full segment on a link of 1500 bytes, with IPv4 and time stamps.
 pub const SEGMENT_MAX_BYTES: u16 = 1_448;
-/// Payload bytes that one direction may carry: 1 TiB, what the generator can ask for.
+/// Payload bytes that one direction may carry: 1 TiB, the most that the generator can request.
 pub(crate) const BYTES_MAX: u64 = 1 << 40;
-/// A shape makes up for at most this part of its packets, and one.
+/// A shape compensates for at most this part of its packets, plus one.
 const DITHER_PART: u64 = 20;
-/// The payload of the smallest segment that Linux can be told to send, with time stamps.
+/// The payload of the smallest segment that Linux can be configured to send, with time stamps.
 pub const SEGMENT_MIN_BYTES: u16 = 76;
 
-/// What one connection carried.
+/// The bytes and packets of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// Payload bytes of both directions.
@@ -54,12 +53,11 @@ pub struct Shape {
     pub interval: u32,
 }
 
-/// The connections of an original: the largest, and of all a sample, which is all of them as long as they are not
-/// more than 262,144.
+/// The connections of an original: the largest, and a sample of all, which holds all of them up to 262,144.
 #[derive(Debug)]
 pub struct Shapes {
     largest: BottomK<Reverse<Shape>>,
-    /// With their marks.
+    /// The sampled shapes with their marks.
     sample: BottomK<(u64, Shape)>,
 }
 
@@ -70,14 +68,14 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Takes a connection. Those of the least marks are the sample: a mark has nothing to do with what the
-    /// connection carried.
+    /// Takes a connection. Connections with the least marks are the sample: a mark does not depend on what
+    /// the connection carried.
     pub fn offer(&mut self, mark: u64, shape: Shape) {
         self.largest.offer(Reverse(shape));
         self.sample.offer((mark, shape));
     }
 
-    /// Adds those of another part.
+    /// Adds the connections of another part.
     pub fn merge(&mut self, other: Shapes) {
         self.largest.merge(other.largest);
         self.sample.merge(other.sample);
@@ -88,8 +86,8 @@ impl Shapes {
         self.sample.offered()
     }
 
-    /// A sample of all but the largest, of how many it is one, and the largest; each in rising order. Where a table
-    /// has room for all, all are among the largest.
+    /// A sample of all but the largest, the number of connections that it represents, and the largest; both lists
+    /// in rising order. If a table has room for all, all are among the largest.
     fn apart(self) -> (Vec<Shape>, u64, Vec<Shape>) {
         let all = self.offered();
         let sample = self.sample.into_sorted();
@@ -143,7 +141,7 @@ pub struct ConnectionVolume {
 }
 
 impl ConnectionVolume {
-    /// Adds what others carried.
+    /// Adds the volume of other connections.
     pub fn add(&mut self, more: &ConnectionVolume) {
         self.connections += more.connections;
         self.bytes += more.bytes;
@@ -153,7 +151,7 @@ impl ConnectionVolume {
 }
 
 impl ConnectionLaw {
-    /// The table of these connections; none where there are none.
+    /// The table of these connections; `None` if there are none.
     pub fn of(shapes: Shapes) -> Option<ConnectionLaw> {
         let (mut law, mut owed) = (ConnectionLaw::default(), 0);
         let is_whole = shapes.offered() as usize <= SHAPES_MAX;
@@ -172,8 +170,8 @@ impl ConnectionLaw {
         (!law.connections.is_empty()).then_some(law)
     }
 
-    /// Adds a shape. Packets that the one before it has too many or too few, because segments are whole, are
-    /// made up for; `owed` is how many.
+    /// Adds a shape. It compensates for the packets that earlier shapes have too many or too few, because
+    /// segments are whole; `owed` is their number.
     fn push(&mut self, shape: &Shape, connections: u64, owed: &mut i64) {
         let (request, response) = (shape.request_bytes, shape.bytes - shape.request_bytes);
         let most = (shape.packets / DITHER_PART + 1) as i64;
@@ -188,7 +186,7 @@ impl ConnectionLaw {
         self.segment_bytes.push(segment);
     }
 
-    /// Holds a law that was read to what the planner relies on.
+    /// Checks a law that was read for everything that the planner relies on.
     ///
     /// # Errors
     /// The first thing found wrong.
@@ -234,7 +232,7 @@ impl ConnectionLaw {
         self.request_bytes[at].saturating_add(self.response_bytes[at])
     }
 
-    /// P(FileSize) as the connections have it: what each direction carried, where it is a file.
+    /// P(FileSize) of the connections: the bytes of each direction that is a file.
     pub fn file_size(&self) -> Option<Empirical> {
         let both = [&self.request_bytes, &self.response_bytes];
         let files = both.into_iter().flat_map(|sizes| sizes.iter().zip(&self.connections));
@@ -246,9 +244,9 @@ impl ConnectionLaw {
         lengths::weighted(files, count as u64)
     }
 
-    /// What the connections of each interval carry, in random order. Where every connection is in the table an
-    /// interval has its own, each once if it is to hold as many; else those of the run are dealt, so that each
-    /// interval has its bytes.
+    /// The bytes of each interval's connections, in random order. If every connection is in the table, an
+    /// interval has its own, each once if the number is the same; otherwise the run's connections are
+    /// distributed so that each interval has its bytes.
     pub fn deal(&self, loads: &[Load], seed: u64) -> Vec<Vec<Item>> {
         let all: Vec<usize> = (0..self.connections.len()).collect();
         if self.interval.is_empty() {
@@ -272,7 +270,7 @@ impl ConnectionLaw {
         loads.iter().enumerate().map(one).collect()
     }
 
-    /// One shape from each of `count` equal strata of the law of these places, in rising order of bytes.
+    /// One shape from each of `count` equal strata of the law of these shapes, in rising order of bytes.
     fn stratified(&self, of: &[usize], count: usize, rng: &mut Rng) -> Vec<Item> {
         let all: u64 = of.iter().map(|&at| self.connections[at]).sum();
         let (mut number, mut below) = (0, 0);
@@ -287,8 +285,8 @@ impl ConnectionLaw {
         (0..count).map(draw).collect()
     }
 
-    /// What the client of a connection of so many bytes of a shape says, what the server answers, and
-    /// the payload of a full segment.
+    /// The request bytes and the answer bytes of a connection of a shape with `item.bytes` in total, and the
+    /// payload of a full segment.
     pub fn parts(&self, item: Item) -> (u64, u64, u16) {
         let at = item.kind as usize;
         let (request, all) = (self.request_bytes[at], self.bytes(at));
@@ -297,9 +295,9 @@ impl ConnectionLaw {
     }
 }
 
-/// Packets that a connection of ours takes: the opening and the end, the segments, and what acknowledges
-/// them. Linux answers each of the first segments, then two of seven while the window opens, and two of
-/// five in the long run; measured over 24,000 connections of `lab run`.
+/// Packets of a generated connection: the opening and the end, the segments, and their acknowledgements.
+/// Linux acknowledges each of the first segments, then two of seven while the window opens, and two of five
+/// in the long run; measured over 24,000 connections of `lab run`.
 fn packets_of(request: u64, response: u64, segment: u64) -> u64 {
     let acknowledgements = |segments: u64| match segments {
         0..=22 => segments,
@@ -310,8 +308,8 @@ fn packets_of(request: u64, response: u64, segment: u64) -> u64 {
     4 + up + down + acknowledgements(up) + acknowledgements(down)
 }
 
-/// The payload of a full segment with which a connection of ours takes as many packets as `wanted`, or as
-/// near as can be; 0 where it takes no fewer with the largest.
+/// The payload of a full segment with which a generated connection takes `wanted` packets, or as close to
+/// that as possible; 0 if it takes at least that many with the largest segment.
 fn segment_bytes(request: u64, response: u64, wanted: u64) -> u16 {
     let packets = |segment: u16| packets_of(request, response, segment.into());
     if packets(SEGMENT_MAX_BYTES) >= wanted {
@@ -399,7 +397,7 @@ mod tests {
             wanted.sort_unstable();
             assert_eq!(dealt, wanted);
         }
-        // One more than there were, and one interval that had none.
+        // One connection more than there were, and one interval without any.
         let more = [Load { files: loads[0].files + 1, ..loads[0] }, Load { files: 0, bytes: 0 }];
         let hands = law.deal(&more, 9);
         assert_eq!((hands[0].len(), hands[1].len()), (more[0].files, 0));
@@ -450,7 +448,7 @@ mod tests {
 
     #[test]
     fn rounding_of_packets_carries_over_to_the_next_shape() {
-        // Of 3,000 bytes no segment makes 27 packets.
+        // No segment size makes 27 packets of 3,000 bytes.
         let shape = Shape { bytes: 3_100, request_bytes: 100, packets: 27, interval: 0 };
         let alone = segment_bytes(100, 3_000, 27);
         let made = packets_of(100, 3_000, alone.into());

@@ -1,4 +1,4 @@
-//! What of its input a model speaks for, and what it leaves out, flow by flow and byte by byte.
+//! The part of the input that a model covers, and the part that it leaves out, in flows and bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds what another part of the input came to.
+    /// Adds the coverage of another part of the input.
     pub(crate) fn add(&mut self, other: &Coverage) {
         self.flows += other.flows;
         self.octets += other.octets;
@@ -96,7 +96,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Adds those of another part.
+    /// Adds the flows of another part.
     pub(crate) fn add(&mut self, other: Share) {
         self.flows += other.flows;
         self.octets += other.octets;

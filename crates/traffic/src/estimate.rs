@@ -6,23 +6,23 @@
 //! that applies. Its file size is exact where packets were metered, and `octets - 40 x packets` (60 for IPv6) where
 //! only an exporter's counts are known.
 //!
-//! A file is what one direction of a connection carried: a connection with a long request and a long answer is two
+//! A file is the payload of one direction of a connection: a connection with a long request and a long answer is two
 //! files, as it is two flow records. The side that opened the connection is the client; where flags of single packets
 //! are not known, the side with the higher port is.
 //!
-//! In Harpoon's own mode only the larger direction is a file. A connection of Harpoon's transfers one file, and gaps
-//! are those of connections: if the request beside an answer were a file as well, Figure 4 would need the bytes of
-//! both by gaps of one, and count each session twice. Records without flags suffer from it: half as many files, and
-//! each wrong one has twice the weight. Of sampled records both directions are files in either mode where both carry
-//! payload, because a direction without a sampled packet looks like one that does not exist; a direction that carries
-//! next to nothing, by its service, has none (`services`).
+//! In Harpoon's own mode only the larger direction is a file. A connection in Harpoon transfers one file, and gaps
+//! are those of connections: if the request beside an answer were a file as well, Figure 4 would have to carry the
+//! bytes of both with the gaps of one, and count each session twice. This makes records without flags less exact:
+//! there are half as many files, and each wrong one has twice the weight. With sampled records both directions are
+//! files in either mode if both carry payload, because a direction without a sampled packet looks like one that does
+//! not exist; a direction of a service that carries hardly any payload has no files (`services`).
 //!
 //! Gaps of sampled records follow from a thinned renewal process (`thinned`). Other gaps lie between the starts of all
-//! flows with a SYN of one directed address pair, whether they enter or not, from the side that opened where that is
-//! known, so that a connection is not counted from both sides.
+//! flows with a SYN of one directed address pair, whether they enter or not, from the opening side if it is known, so
+//! that a connection is not counted from both sides.
 //!
 //! For records without TCP flags, starts and ends are inferred first (`unflagged`). Records of sampled packets are
-//! inverted (`lengths`, `sampled`). Both join the others in each law.
+//! inverted (`lengths`, `sampled`). Both are merged with the others in each law.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -78,25 +78,25 @@ pub struct EstimateOptions {
     pub tool: String,
     /// Where the records come from.
     pub origin: Origin,
-    /// When the original began and ended, ns since 1970, if more than its flows tell.
+    /// When the original began and ended, ns since 1970, if that is more than the span of its flows.
     pub span_ns: Option<(u64, u64)>,
     /// Client pools.
     pub clients: Vec<Prefix>,
     /// Server pools.
     pub servers: Vec<Prefix>,
-    /// Harpoon's own model: one file of each connection, the five distributions alone, driven by active
+    /// Harpoon's own model: one file of each connection, only the five distributions, driven by active
     /// sessions (Harpoon, sections 3 and 4.1).
     pub harpoon: bool,
 }
 
-/// A model, and what a person should know about how it was made.
+/// A model, with warnings and notes about how it was made.
 #[derive(Clone, Debug)]
 pub struct Estimate {
     /// The model.
     pub model: TrafficModel,
-    /// What makes it suspect, in plain words.
+    /// Reasons why it is suspect, in plain words.
     pub warnings: Vec<String>,
-    /// What it leaves out without being the worse for it, in plain words.
+    /// What it leaves out without harm, in plain words.
     pub notes: Vec<String>,
     /// Records of the largest batch.
     pub largest_batch: usize,
@@ -116,8 +116,8 @@ pub fn estimate(
     estimate_partitioned(partitioner, &NoSpill, options, &Sequential)
 }
 
-/// Repairs partitioned records, some of them spilled, and estimates a model from them. The model depends neither on
-/// `runner` nor on the order of the records nor on what was spilled.
+/// Repairs partitioned records, some of them spilled, and estimates a model from them. The model does not depend on
+/// `runner`, on the order of the records or on what was spilled.
 ///
 /// # Errors
 /// Where nothing enters the model, an option is out of range, or a spilled partition cannot be read.
@@ -130,8 +130,8 @@ pub fn estimate_partitioned(
     estimate_parts((partitioner.into_partitioned(), spill, true), options, runner)
 }
 
-/// Estimates a model from records as they are, each a flow where it has flags and is not sampled: for
-/// records that need no repair, and to see what it is good for.
+/// Estimates a model from records as they are; each is a flow if it has flags and is not sampled. For records
+/// that need no repair, and to measure the effect of repair.
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
@@ -144,14 +144,14 @@ pub fn estimate_as_given(
     estimate_parts((partitioner.into_partitioned(), &NoSpill, false), options, &Sequential)
 }
 
-/// Everything that was found, before it becomes a model.
+/// All measurements, before they become a model.
 struct Found {
     flows: OfFlows,
     first_pass: FirstPass,
     thinned: SampledFiles,
     inversions: BTreeMap<Group, Inversion>,
     volumes: Volumes,
-    /// What repair came to, of whole flows.
+    /// Counts of repairs of whole flows.
     repaired: RepairCounts,
     largest_batch: usize,
 }
@@ -193,7 +193,7 @@ fn estimate_parts<A: SpillStore>(
 }
 
 impl Found {
-    /// What of the records entered, as far as they were not sampled.
+    /// The coverage of records that were not sampled.
     fn coverage(&self) -> Coverage {
         let mut coverage = self.first_pass.summary.coverage.clone();
         coverage.add(&self.flows.coverage);
@@ -305,7 +305,7 @@ fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
     Ok(())
 }
 
-/// P(FileSize), in bytes, of so many files; none where nothing enters.
+/// P(FileSize), in bytes, of `files` files; `None` if nothing enters.
 fn file_sizes(sizes: Tally, files: u64, thinned: &SampledFiles) -> Option<Empirical> {
     let counted = Empirical::step_from_counts(sizes.whole(), SIZE_KNOTS).ok();
     let sampled = thinned.sizes();
@@ -316,7 +316,7 @@ fn file_sizes(sizes: Tally, files: u64, thinned: &SampledFiles) -> Option<Empiri
     lengths::weighted(counted.into_iter().chain(sampled).collect(), thinned.records())
 }
 
-/// Sampled flows are in the model, or too small for it, as far as their law tells.
+/// Adds sampled flows to the coverage: by their law, they are in the model or too small for it.
 fn cover_sampled(
     sampled: &Kinds,
     thinned: &SampledFiles,
@@ -348,7 +348,7 @@ fn cover_sampled(
     coverage.octets_in_model += all - left;
 }
 
-/// P(InterConnection), in seconds, of gaps that were measured and of those that sampled records tell.
+/// P(InterConnection), in seconds, of measured gaps and of those estimated from sampled records.
 fn gaps(
     (measured, inferred): (Tally, Vec<thinned::GapEstimate>),
     bound_s: f64,
@@ -365,7 +365,7 @@ fn gaps(
     let law = Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are not negative");
     match inferred.is_empty() {
         true => law,
-        // As many as were observed, and not as many as stand for them.
+        // The number of observations, and not of the values that represent them.
         false => Empirical::new(law.form(), samples, law.knots().to_vec()).expect("the same knots"),
     }
 }

@@ -1,4 +1,4 @@
-//! Why an estimate makes no model of its input.
+//! Why an estimate fails.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,23 +15,23 @@ use crate::model_error::ModelError;
 pub enum EstimateError {
     /// No TCP flow at all in this many flows.
     NoTcp(u64),
-    /// TCP flows, but none that enters.
+    /// There are TCP flows, but none enters the model.
     NoneEnters(Box<Coverage>),
-    /// A number among the options is not usable.
+    /// A number among the options is invalid.
     Option(ModelError),
-    /// Sampled records that do not tell how many flows there were.
+    /// Sampled records from which the number of flows cannot be estimated.
     Sampled(InversionError),
-    /// More clients or servers than these are not counted.
+    /// There are more clients or servers than this limit.
     TooManyAddresses(usize),
-    /// More records of one pair of sockets than these are not looked at together.
+    /// There are more records of one pair of sockets than this limit.
     TooManyOfSockets(usize),
-    /// More starts and answers of one address pair than these are not known.
+    /// There are more starts and answers of one address pair than this limit.
     TooManyOfPair(usize),
-    /// Hosts came and went more often than this, where records have no flags.
+    /// In records without flags, hosts came and went more often than this limit.
     TooManyTimes(usize),
-    /// More records without flags whose stamps cannot be than these are not known.
+    /// There are more records without flags with impossible stamps than this limit.
     TooManyDoubtful(usize),
-    /// Records that were set aside cannot be had back.
+    /// Spilled records cannot be read back.
     Spill(String),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
     TooManyIntervals(f64),

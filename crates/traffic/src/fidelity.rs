@@ -1,15 +1,17 @@
-//! Fidelity: how like its model the traffic was, beside how like it a second sample would be.
+//! Fidelity: how close the traffic was to its model, beside how close a second sample would be.
 //!
-//! A distance alone says nothing: even draws of the model itself are some way from it, the further
-//! the fewer they are. So each distance stands beside its *floor*, the median over 200 seeds of the
-//! same distance for an independent sample of the same count drawn from the model, from the same
-//! pools and with the same censoring. A ratio near one means: as like the model as a second sample.
+//! A distance alone means nothing: even draws from the model itself are at some distance from it,
+//! which is larger the fewer they are. So each distance stands beside its *floor*, the median over
+//! 200 seeds of the same distance for an independent sample of the same count drawn from the model,
+//! from the same pools and with the same censoring. A ratio near one means: as close to the model as
+//! a second sample.
 //!
 //! * `file_size`: Kolmogorov-Smirnov distance of the measured payloads to P(FileSize).
-//! * `inter_connection`: the same for gaps. A wait that the run's end cut is censored, not data: the
-//!   Kaplan-Meier estimate takes the place of the plain distribution, in the floor as well.
+//! * `inter_connection`: Kolmogorov-Smirnov distance of gaps to P(InterConnection). A wait that the
+//!   run's end cut is censored, so the Kaplan-Meier estimate takes the place of the plain
+//!   distribution, in the floor as well.
 //! * `source_rank`, `destination_rank`: Jensen-Shannon divergence of how often each rank's address
-//!   was used, one use a session, because a session draws its pair once.
+//!   was used, one use for each session, because a session draws its pair once.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,7 +36,7 @@ pub struct Gap {
     pub limit_s: f64,
 }
 
-/// What was measured of the traffic.
+/// Measurements of the traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Payload bytes of each file.
@@ -67,19 +69,19 @@ pub struct Fidelity {
     pub name: alloc::string::String,
     /// Distance of the measured traffic to the model.
     pub distance: f64,
-    /// Median of the same distance for independent samples of the model.
+    /// Median distance of independent samples from the model.
     pub floor: f64,
-    /// Their 5th percentile.
+    /// 5th percentile of these distances.
     pub floor_p5: f64,
-    /// Their 95th percentile.
+    /// 95th percentile of these distances.
     pub floor_p95: f64,
-    /// `distance / floor`; none where the floor is zero and the distance is not.
+    /// `distance / floor`; `None` where the floor is zero and the distance is not.
     pub ratio: Option<f64>,
     /// Observations behind the distance.
     pub count: u64,
 }
 
-/// Judges the traffic; all four figures are always there.
+/// Computes all four distances.
 pub fn judge(measured: &Measured, laws: &Laws<'_>, seed: u64) -> Vec<Fidelity> {
     vec![
         file_size(measured, laws.file_size, seed),

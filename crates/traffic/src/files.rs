@@ -1,4 +1,4 @@
-//! Which flows are files, and what each of them carried (Harpoon, section 4.1).
+//! Which flows are files, and the size of each (Harpoon, section 4.1).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::coverage::Coverage;
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
 
-/// The bytes that a record stands for: those of all packets, of which one in N was counted.
+/// The bytes that a record represents: N times the counted ones, if one packet in N was sampled.
 pub(crate) fn represented_octets(record: &FlowRecord) -> u64 {
     record.octets.saturating_mul(record.sampling_interval.max(1).into())
 }
@@ -40,7 +40,7 @@ pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     }
 }
 
-/// Is this flow one of TCP? Others are counted as left out.
+/// Is this a TCP flow? Others are counted as left out.
 pub(crate) fn is_tcp(flow: &FlowRecord, coverage: &mut Coverage) -> bool {
     let octets = represented_octets(flow);
     coverage.octets += octets;
@@ -60,8 +60,8 @@ pub(crate) fn is_file(flow: &FlowRecord) -> bool {
         && flow.payload_bytes() >= FILE_MIN_BYTES
 }
 
-/// The files among flows: `is_smaller` tells of each flow whether its other direction is its connection's only
-/// file.
+/// The files among flows: `is_smaller` holds for each flow whether the other direction is its connection's
+/// only file.
 pub(crate) fn enter(
     flows: Vec<FlowRecord>,
     is_smaller: &[bool],

@@ -2,9 +2,10 @@
 //!
 //! *Ambiguous* records do not show by themselves where their flows begin and end: records without TCP flags, and
 //! sampled ones. Two facts about them depend on the whole input, so their partitions are read twice before flows are
-//! measured. The first time collects gaps, which tell the records without flags that are pieces of one flow, and the
-//! predecessors of records with impossible stamps. The second time joins the pieces, weighs the evidence of starts and
-//! ends, and counts sampled records by kind. What is kept of each partition is bounded, or one number for each host.
+//! measured. The first pass collects gaps, which show which records without flags are pieces of one flow, and the
+//! predecessors of records with impossible stamps. The second pass joins the pieces, weighs the evidence of starts and
+//! ends, and counts sampled records by kind. The state kept for each partition is bounded, or one number for each
+//! host.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,14 +26,14 @@ use crate::unflagged::gaps::Gaps;
 use crate::unflagged::predecessors::Predecessors;
 use crate::unflagged::{self, Marked};
 
-/// What the passes found.
+/// The results of both passes.
 pub(crate) struct FirstPass {
     pub summary: Summary,
-    /// The gap beyond which two records without flags were two flows, ns.
+    /// The gap beyond which two records without flags are two flows, ns.
     pub threshold_ns: u64,
     predecessors: Predecessors,
     evidence: Evidence,
-    /// Sampled flows, by what their records say.
+    /// Sampled flows, by kind of record.
     pub kinds: Kinds,
 }
 
@@ -40,11 +41,11 @@ pub(crate) struct FirstPass {
 pub(crate) struct Inferred {
     /// Flows whose starts and ends were inferred.
     pub marked: Marked,
-    /// Flows that were sampled, joined.
+    /// Sampled flows, joined from their records.
     pub sampled: Vec<FlowRecord>,
 }
 
-/// What the second pass finds in a batch.
+/// The results of the second pass in a batch.
 #[derive(Default)]
 struct Weighing {
     weighed: Weighed,
@@ -98,7 +99,7 @@ impl FirstPass {
         }
     }
 
-    /// The flows of the ambiguous records of a batch, of which there may be none.
+    /// The flows of the ambiguous records of a batch, which may have none.
     pub fn infer<A: SpillStore>(
         &self,
         batches: &Batches<'_, A>,
@@ -118,7 +119,7 @@ fn split_sampled(records: Vec<FlowRecord>) -> (Vec<FlowRecord>, Vec<FlowRecord>)
     records.into_iter().partition(is_sampled)
 }
 
-/// What the first pass finds.
+/// The results of the first pass.
 struct GapsAndPredecessors {
     gaps: Gaps,
     predecessors: Predecessors,

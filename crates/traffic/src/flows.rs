@@ -1,9 +1,9 @@
 //! Measures of flows: each batch is measured by itself, and the measures are added.
 //!
-//! Little of a flow is kept: its length, and where it enters the model its size, the interval of its start and its
-//! addresses; of each address pair its gaps and how long it was active. All of that is counted in tallies,
-//! integer sums and samples of bounded size, which depend neither on the order of the records nor on the batch they
-//! were in. Memory is bounded by the limits of the tallies, the number of addresses, and one batch for each worker.
+//! Little is kept of a flow: its length and, if it enters the model, its size, the interval of its start and its
+//! addresses; for each address pair its gaps and how long it was active. All of that is counted in tallies, integer
+//! sums and samples of bounded size, which depend neither on the order of the records nor on their batches. Memory
+//! is bounded by the limits of the tallies, the number of addresses, and one batch for each worker.
 
 use alloc::string::String;
 use alloc::vec;
@@ -34,12 +34,12 @@ use crate::spill::SpillStore;
 use crate::thinned::Thinned;
 use crate::udp::{self, PeriodicServices, Starts};
 
-/// Different sizes, gaps and lengths that are told apart at most.
+/// The most distinct sizes, gaps and lengths.
 const VALUES_MAX: usize = 1 << 18;
 
-/// The measures of flows; laws are of those that were metered whole, but for gaps.
+/// The measures of flows; laws other than that of gaps are only of flows that were metered whole.
 pub(crate) struct OfFlows {
-    /// TCP flows; those whose flags were inferred among them.
+    /// TCP flows, including those whose flags were inferred.
     pub tcp_flows: u64,
     /// Packets of a flow.
     pub lengths: Tally,
@@ -47,41 +47,41 @@ pub(crate) struct OfFlows {
     pub gaps: Tally,
     /// Payload bytes of flows that enter the model.
     pub sizes: Tally,
-    /// What these carried, by interval.
+    /// The volume of these flows, by interval.
     pub volumes: Vec<Volume>,
-    /// Active address pairs, by interval; those of sampled flows among them.
+    /// Active address pairs by interval, including those of sampled flows.
     pub active: Alive,
-    /// Who asked and who served.
+    /// Popularity of clients and servers.
     pub popular: Popular,
     /// Whole connections.
     pub whole: WholeConnections,
     /// Conversations of UDP, by class.
     pub udp: Vec<udp::Measure>,
-    /// What enters, and what does not.
+    /// What enters the model, and what does not.
     pub coverage: Coverage,
-    /// What repair came to.
+    /// Counts of repairs.
     pub repairs: RepairCounts,
     /// Records without flags that were joined to earlier ones.
     pub joined: u64,
-    /// What sampled records stand for, bytes and packets by interval, in units.
+    /// Bytes and packets that sampled records represent, by interval, in [`UNITS`](crate::sampled::UNITS).
     pub sampled: Vec<(u128, u128)>,
-    /// What sampled flows say of gaps.
+    /// Evidence of sampled flows on gaps.
     pub thinned: Thinned,
-    /// What is measured pair by pair, where this is a partial batch.
+    /// Observations to be measured pair by pair, for a partial batch.
     partial: PairObservations,
-    /// Pairs of which more flows come.
+    /// Pairs with flows in later batches.
     pending: PendingPairs,
 }
 
-/// Everything that is to be measured.
+/// What to measure, and how.
 pub(crate) struct Work<'a> {
     /// Repair the flows that have flags.
     pub repairs: bool,
     /// A connection has one file at most, its larger direction.
     pub one_file: bool,
-    /// What the passes over ambiguous records found.
+    /// The results of the passes over ambiguous records.
     pub first_pass: &'a FirstPass,
-    /// The files of the latter.
+    /// The files of sampled records.
     pub thinned: &'a SampledFiles,
     pub grid: Grid,
     pub limits: Limits,
@@ -145,7 +145,7 @@ impl OfFlows {
         if is_too_much { Err(EstimateError::TooManyAddresses(most)) } else { Ok(()) }
     }
 
-    /// Takes the flows that are here for all of their address pairs.
+    /// Measures the pending address pairs, all of whose flows are now here.
     fn settle(&mut self, grid: Grid) {
         let PendingPairs { summaries, answers, .. } = core::mem::take(&mut self.pending);
         let ends = summaries.iter().map(|(pair, summaries)| (pair.ends(), summaries));
@@ -198,7 +198,7 @@ impl OfFlows {
         self.pending.add(more.partial);
     }
 
-    /// Measures TCP flows, and returns what is measured pair by pair.
+    /// Measures TCP flows, and returns the observations to be measured pair by pair.
     fn of_tcp(&mut self, flows: Vec<FlowRecord>, one_file: bool, grid: Grid) -> PairObservations {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
@@ -220,7 +220,7 @@ impl OfFlows {
         PairObservations { opened, answers, sampled: Vec::new() }
     }
 
-    /// Measures sampled flows, but for what is measured pair by pair.
+    /// Measures sampled flows, except for what is measured pair by pair.
     fn of_sampled(&mut self, sampled: &[FlowRecord], thinned: &SampledFiles, grid: Grid) {
         self.popular.add_sampled(sampled);
         self.sampled.resize(if sampled.is_empty() { 0 } else { grid.intervals }, (0, 0));
@@ -263,14 +263,14 @@ impl Work<'_> {
         Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
     }
 
-    /// The periodic services of pairs whose records are in several batches.
+    /// The periodic services of address pairs whose records are in several batches.
     fn periodic_services<A: SpillStore>(
         &self,
         batches: &Batches<'_, A>,
         runner: &impl Runner,
     ) -> Result<PeriodicServices, EstimateError> {
         let pending_max = self.limits.pair_events;
-        // Those without UDP as well: one of them may be the last of its address pairs.
+        // Batches without UDP as well: one of them may be the last of its address pairs.
         let fractions = batches.all().iter().filter(|batch| batch.is_partial());
         let fractions: Vec<Batch> = fractions.cloned().collect();
         let starts = |_: &(Starts, PeriodicServices), batch: &Batch| {
@@ -339,7 +339,7 @@ impl Work<'_> {
     }
 }
 
-/// The flows that opened connections, each connection once. Where an exporter does not say who opened,
+/// The flows that opened connections, each connection once. If an exporter does not state the opening side,
 /// both directions have a SYN: the one from the lower port is left out if the other is there.
 fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
     let asks = |flow: &FlowRecord| flow.key.destination_port <= flow.key.source_port;

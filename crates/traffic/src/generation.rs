@@ -1,4 +1,4 @@
-//! How a model is performed: in which time, from which pools, and what a plan is driven by.
+//! How a model is played: over which time, from which pools, and driven by connections or sessions.
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,7 @@ impl LoadDriver {
 }
 
 impl Generation {
-    /// Holds what was read to everything the planner relies on.
+    /// Checks what was read for everything that the planner relies on.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
         positive("generation.time_divisor", self.time_divisor)?;
         positive("1 / generation.time_divisor", 1.0 / self.time_divisor)?;

@@ -3,7 +3,7 @@
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
-/// When the model's intervals are.
+/// The times of the model's intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub origin_ns: u64,

@@ -1,4 +1,5 @@
-//! The load that a plan intends for each interval: connections and payload, by what drives the plan.
+//! The load that a plan intends for each interval: connections and payload, depending on what drives the
+//! plan.
 //!
 //! *Intended load* is what a tester tries to send (RFC 2285, section 3.5.1). A plan is driven by connections, or by active
 //! sessions as Harpoon is (sections 3 and 4.1).
@@ -18,8 +19,8 @@ pub(crate) fn connections(model: &TrafficModel, interval: &Interval) -> u64 {
     }
 }
 
-/// Payload bytes intended for an interval: its own; where sessions drive, scaled by the stated over the estimated
-/// number of sessions.
+/// Payload bytes intended for an interval: its own; where sessions drive, scaled by the ratio of the stated to
+/// the estimated number of sessions.
 pub(crate) fn payload_bytes(model: &TrafficModel, at: usize) -> u64 {
     let interval = &model.intervals[at];
     if model.generation.driver == LoadDriver::Connections {

@@ -1,4 +1,4 @@
-//! What each interval of the original carried, and how many sessions it took.
+//! The volume of each interval of the original, and the sessions that carried it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,9 +13,9 @@ use crate::runner::Runner;
 use crate::sampled::{SampledFiles, UNITS};
 use crate::sessions::{self, Demand};
 
-/// Intervals of an original of up to a day, and of each day of a longer one, where nobody asks for others.
+/// The default number of intervals of an original of up to a day, and of each day of a longer one.
 const DAY_INTERVALS: f64 = 12.0;
-/// Days that have as many.
+/// The most days with this many intervals each.
 const DAYS_MAX: f64 = 31.0;
 /// Seconds of a day.
 const DAY_S: f64 = 86_400.0;
@@ -25,7 +25,7 @@ pub(crate) struct Volumes {
     duration_s: f64,
     interval_s: f64,
     counted: Vec<Volume>,
-    /// Of whole connections, where they are known.
+    /// Volumes of whole connections, where they are known.
     whole: Option<Vec<ConnectionVolume>>,
     /// Payload and packets of sampled flows.
     sampled: Vec<(f64, f64)>,
@@ -33,7 +33,7 @@ pub(crate) struct Volumes {
     sampled_mean: f64,
 }
 
-/// What the files that start in an interval carried.
+/// The volume of the files that start in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Volume {
     pub bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Adds what others carried.
+    /// Adds the volume of other files.
     pub fn add(&mut self, more: &Volume) {
         self.bytes += more.bytes;
         self.flows += more.flows;
@@ -50,20 +50,20 @@ impl Volume {
     }
 }
 
-/// IntervalDuration of an original of `duration_s` where nobody asks for one, seconds: the paper's five minutes
-/// (Harpoon, section 4.1), but at least three and at most twelve intervals.
+/// The default IntervalDuration of an original of `duration_s`, seconds: the paper's five minutes (Harpoon,
+/// section 4.1), but at least three and at most twelve intervals.
 ///
-/// It is the grain in which volumes are matched, and what varies within an interval is lost. An original
-/// of more than a day has twelve intervals in each, of two hours or so, so that a week keeps its days and what
-/// comes and goes with them; one of more than a month has as many as a month. The paper has 2,016 in a week: who
-/// wants those asks for five minutes, and is given them.
+/// Volumes are matched by interval, and variation within an interval is lost. An original of more than a day has
+/// twelve intervals in each day, of about two hours, so that a week keeps its daily pattern; one of more than a
+/// month has as many as a month. The paper has 2,016 in a week: an interval of five minutes can be requested for
+/// that.
 pub fn default_interval_s(duration_s: f64) -> f64 {
     let days = (duration_s / DAY_S).clamp(1.0, DAYS_MAX);
     (300.0f64).min(duration_s / 3.0).max(duration_s / libm::round(DAY_INTERVALS * days))
 }
 
 impl Volumes {
-    /// Nothing yet in the intervals of `span_ns`, as long as is stated or as [`default_interval_s`] says.
+    /// Empty volumes in the intervals of `span_ns`, of the stated length or of [`default_interval_s`].
     pub fn new(span_ns: (u64, u64), stated_s: Option<f64>) -> Result<Volumes, EstimateError> {
         let duration_s = (span_ns.1.saturating_sub(span_ns.0) as f64 / 1e9).max(1e-3);
         let interval_s = stated_s.unwrap_or_else(|| default_interval_s(duration_s));
@@ -83,7 +83,7 @@ impl Volumes {
         })
     }
 
-    /// When the intervals are.
+    /// The times of the intervals.
     pub fn grid(&self, bound_s: f64) -> Grid {
         let (origin_ns, interval_s, intervals) =
             (self.origin_ns, self.interval_s, self.counted.len());
@@ -95,19 +95,19 @@ impl Volumes {
         self.interval_s.min(self.duration_s - at as f64 * self.interval_s)
     }
 
-    /// States what files carried, by the interval where each starts.
+    /// Sets the volumes of files, by the interval where each starts.
     pub fn of_files(mut self, counted: Vec<Volume>) -> Volumes {
         self.counted = counted;
         self
     }
 
-    /// States what whole connections carried, by interval.
+    /// Sets the volumes of whole connections, by interval.
     pub fn of_connections(mut self, whole: Vec<ConnectionVolume>) -> Volumes {
         self.whole = Some(whole);
         self
     }
 
-    /// States what sampled records stand for, by the interval where each starts.
+    /// Sets the volumes that sampled records represent, by the interval where each starts.
     pub fn of_sampled(mut self, sampled: Vec<(u128, u128)>, files: &SampledFiles) -> Volumes {
         let whole = |units: u128| units as f64 / UNITS;
         for (volume, (bytes, packets)) in self.sampled.iter_mut().zip(sampled) {
@@ -121,7 +121,8 @@ impl Volumes {
         self
     }
 
-    /// Both together. An interval has as many sampled flows as carry its bytes: its own SYNs are few.
+    /// The total volume. The number of an interval's sampled flows is computed from its bytes, because it has
+    /// few SYNs of its own.
     fn volume(&self, at: usize) -> Volume {
         let (counted, (bytes, packets)) = (self.counted[at], self.sampled[at]);
         let flows =

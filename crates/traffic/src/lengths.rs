@@ -1,13 +1,13 @@
 //! Numbers and lengths of TCP flows: counted, or estimated from samples.
 //!
-//! Where every packet was metered, flows are counted. Where an exporter sampled 1 packet in N, most
-//! flows left no record; their number and law come from [`nilometer_stat::inversion`], one inversion for
-//! each N among the records, added up. Before that, pieces of one flow are joined: between two sampled
-//! packets of a flow lies N times the time between two packets, often more than an exporter's
-//! inactive timeout, so that sampling splits flows that are whole elsewhere. Records of one five-tuple
-//! are one flow if neither SYN nor FIN lies between them, over a gap of up to three times the mean one
-//! between sampled packets of a record, and over a minute at least: a host does not reuse the same ports
-//! sooner (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
+//! Where every packet was metered, flows are counted. Where an exporter sampled 1 packet in N, most flows
+//! left no record; their number and law come from [`nilometer_stat::inversion`], one inversion for each N
+//! among the records, added up. Before that, pieces of one flow are joined: the time between two sampled
+//! packets of a flow is N times that between two packets, often more than an exporter's inactive timeout, so
+//! that sampling splits flows that would otherwise be whole. Records of one five-tuple are one flow if
+//! neither SYN nor FIN lies between them, and the gap is at most three times the mean gap between sampled
+//! packets of a record, or a minute if that is longer: a host does not reuse the same ports sooner
+//! (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,11 +21,11 @@ use crate::sampled_records::Group;
 
 /// Knots of the table of lengths where flows were counted.
 const LENGTH_KNOTS: usize = 512;
-/// Ports are not used again for so long, ns.
+/// For this long ports are not reused, ns.
 const TIME_WAIT_NS: u64 = 60_000_000_000;
 /// The longest gap over which sampled records are joined, ns: what is silent for longer is over.
 const JOINED_GAP_MAX_NS: u64 = 600_000_000_000;
-/// Records are joined over so many mean gaps between sampled packets.
+/// Records are joined over this many mean gaps between sampled packets.
 const MEAN_GAPS: f64 = 3.0;
 /// No share of a law is below this, or its table would not ascend.
 const SHARE_MIN: f64 = 1e-12;
@@ -60,7 +60,7 @@ pub struct FlowLengths {
     pub law: Empirical,
 }
 
-/// Numbers and law together.
+/// Numbers and law of flow lengths.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub flow_count: f64,
@@ -70,12 +70,12 @@ pub(crate) struct Measured {
     pub lengths: FlowLengths,
 }
 
-/// Is this record one of sampled packets?
+/// Is this a record of sampled packets?
 pub(crate) fn is_sampled(record: &FlowRecord) -> bool {
     record.sampling_interval >= 2
 }
 
-/// How long sampled records waited for their next packet, all together.
+/// The total time between sampled packets of records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     waited_ns: u128,
@@ -99,7 +99,7 @@ impl Waits {
     }
 }
 
-/// The numbers of flows that were counted: packets of a flow, and how many flows have so many.
+/// The numbers of counted flows, given as (packets of a flow, flows with this many packets).
 fn counted(lengths: Vec<(f64, u64)>) -> Option<Measured> {
     let count = lengths.iter().map(|(_, flows)| flows).sum::<u64>() as f64;
     let packets = lengths.iter().map(|(packets, flows)| packets * *flows as f64);
@@ -132,7 +132,7 @@ fn inverted(group: Group, found: &Inversion, lacks_flags: bool) -> Measured {
     }
 }
 
-/// The numbers of flows metered whole, of so many packets each, and of those that were sampled.
+/// The numbers of flows that were metered whole, given with their packets, and of sampled ones.
 pub(crate) fn measure(
     lengths: Vec<(f64, u64)>,
     sampled: &BTreeMap<Group, Inversion>,
@@ -144,7 +144,7 @@ pub(crate) fn measure(
     if parts.len() < 2 { parts.pop() } else { Some(together(&parts, sampled)) }
 }
 
-/// Several exporters' flows: counts and packets are added, and so are the squares of what is unsure.
+/// Several exporters' flows: counts and packets are added, and so are the variances.
 fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measured {
     let variance = |of: &dyn Fn(&Inversion) -> Estimate| -> f64 {
         sampled.values().map(|found| of(found).deviation).map(|d| d * d).sum()
@@ -156,7 +156,7 @@ fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measure
     let around = |centre, half, least| {
         ConfidenceInterval::around(centre, half).map(|end| f64::max(end, least))
     };
-    // Flows dominate what is unsure of a mean: packets are many.
+    // The number of flows dominates the uncertainty of a mean, because packets are many.
     let mean_off = mean * flows_off / flow_count;
     let atoms = parts.iter().flat_map(|part| atoms(&part.lengths.law, part.flow_count)).collect();
     let samples = parts.iter().map(|part| part.lengths.law.samples()).sum();
@@ -173,12 +173,13 @@ fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measure
     }
 }
 
-/// A law as (value, weight) pairs, `weight` together; what is spread over a range stands at its middle.
+/// A law as (value, weight) pairs with a total of `weight`; mass that is spread over a range is placed at its
+/// middle.
 pub(crate) fn atoms(law: &Empirical, weight: f64) -> Vec<(f64, f64)> {
     law.pieces().map(|(share, low, high)| (0.5 * (low + high), weight * share)).collect()
 }
 
-/// The discrete law of (value, weight) pairs, in any order; none where no weight is positive.
+/// The discrete law of (value, weight) pairs, in any order; `None` if no weight is positive.
 pub(crate) fn weighted(mut atoms: Vec<(f64, f64)>, samples: u64) -> Option<Empirical> {
     atoms.retain(|(_, weight)| *weight > 0.0);
     atoms.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -188,7 +189,7 @@ pub(crate) fn weighted(mut atoms: Vec<(f64, f64)>, samples: u64) -> Option<Empir
         below += weight;
         let cumulative = (below / total).min(1.0);
         match knots.last_mut() {
-            // What is too rare to stand in a table joins its neighbour.
+            // A value too rare for the table is merged with its neighbour.
             Some(last) if last.1 == value || cumulative - last.0 < SHARE_MIN => last.0 = cumulative,
             _ => knots.push((cumulative, value)),
         }
@@ -240,7 +241,7 @@ mod tests {
             waits.gap_ns() as f64 / 1e9
         };
         assert_eq!(gap_s(&[]), 60.0);
-        // A single packet waits for none.
+        // A single packet has no gap.
         assert_eq!(gap_s(&[(1, 5_000)]), 60.0);
         assert_eq!(gap_s(&[(2, 20)]), 60.0);
         assert_eq!(gap_s(&[(2, 30)]), 90.0);
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!(gap_s(&[(2, 201)]), 600.0);
     }
 
-    /// What is rarer than one in 10¹² joins its neighbour, and what is as rare as that does not.
+    /// A value rarer than one in 10¹² is merged with its neighbour; one exactly that rare is not.
     #[test]
     fn shares_below_the_minimum_have_no_knot() {
         let knots = |weight: f64| {

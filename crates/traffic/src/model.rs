@@ -1,10 +1,10 @@
 //! The traffic model: Harpoon's five TCP distributions and the volumes they must reproduce.
 //!
-//! It is Table 1 of the paper, written down so that a person can read it: how large the files are,
-//! how long a pair of hosts waits between two connections, how popular each source and destination
-//! is (as ranks, never as addresses), and how many sessions are active in each interval. The last
-//! section says how it is to be performed: over how long, divided by which time factor, from which
-//! address pools. A plan is a function of this document and a seed alone.
+//! It is Table 1 of the paper in readable form: how large the files are, how long a pair of hosts waits
+//! between two connections, how popular each source and destination is (as ranks, never as addresses), and
+//! how many sessions are active in each interval. The last section states how it is played: over how long,
+//! divided by which time factor, from which address pools. A plan is a function of this document and a seed
+//! only.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,16 +23,16 @@ pub use crate::thinned::{Identification, SampledGaps};
 use crate::udp::UdpModel;
 use crate::vectors::Vectors;
 
-/// Intervals of a model that is of vectors.
+/// Intervals of a model of vectors.
 pub const VECTOR_INTERVALS: usize = 12;
-/// Intervals that a model may have at most.
+/// The most intervals of a model.
 pub const INTERVALS_MAX: usize = 100_000;
 
-/// Ranks that a model may have at most on each side.
+/// The most ranks of a model on each side.
 pub const RANKS_MAX: usize = 1 << 20;
 /// The most that counts of one kind may sum to.
 const SUM_MAX: u64 = 1 << 62;
-/// The least mean gap between two connections of a session, as it is performed, seconds.
+/// The least mean gap between two connections of a session, as played, seconds.
 const GAP_MIN_S: f64 = 1e-9;
 
 /// A traffic model (Harpoon, Table 1).
@@ -174,7 +174,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Keeps this share of its length and of what it carried.
+    /// Keeps this share of its length and of its volume.
     pub fn cut(&mut self, share: f64) {
         let kept = |count: &mut u64| *count = (*count as f64 * share) as u64;
         self.duration_s *= share;
@@ -185,8 +185,8 @@ impl Interval {
         }
     }
 
-    /// What the plan has to carry here: whole connections where the model knows them, else files, of whose
-    /// packets only those of their own direction are known.
+    /// The volume that the plan must carry here: whole connections if the model has them, otherwise files,
+    /// for which only the packets of their own direction are known.
     pub fn to_perform(&self) -> ConnectionVolume {
         let of_files = ConnectionVolume {
             connections: self.flows,
@@ -217,7 +217,7 @@ impl Ranks {
     }
 }
 
-/// Holds a sum to [`SUM_MAX`].
+/// Checks that a sum is at most [`SUM_MAX`].
 fn sum(what: &'static str, mut counts: impl Iterator<Item = u64>) -> Result<(), ModelError> {
     let sum = counts.try_fold(0u64, |sum, count| sum.checked_add(count));
     match sum {
@@ -227,7 +227,7 @@ fn sum(what: &'static str, mut counts: impl Iterator<Item = u64>) -> Result<(), 
 }
 
 impl TrafficModel {
-    /// Holds a model that was read to everything the planner relies on.
+    /// Checks a model that was read for everything that the planner relies on.
     ///
     /// # Errors
     /// The first thing found wrong, with the field's name.
@@ -313,7 +313,7 @@ impl TrafficModel {
         }
     }
 
-    /// The model as far as Harpoon's: the five distributions alone. What drives it stays, because active sessions
+    /// The model reduced to Harpoon's five distributions. What drives it is unchanged, because active sessions
     /// are those of one file a connection ([`harpoon`](crate::estimate::EstimateOptions::harpoon)).
     pub fn without_connections(mut self) -> TrafficModel {
         self.connection_law = None;
@@ -327,7 +327,7 @@ impl TrafficModel {
         self
     }
 
-    /// States what share of the input the model does not speak for, from its coverage.
+    /// Sets the share of the input that the model does not cover, from its coverage.
     pub(crate) fn tell_unmodelled(&mut self) {
         let of = &self.coverage;
         let share = |whole: u64, tcp: u64, udp: u64| {
@@ -335,7 +335,7 @@ impl TrafficModel {
         };
         let sum = |part: fn(&UdpModel) -> u64| self.udp.iter().map(part).sum::<u64>();
         let (flows, octets) = (sum(|it| it.carried.flows), sum(|it| it.carried.octets));
-        // What enters is in a whole connection, where these are known.
+        // Flows that enter are in whole connections, where these are known.
         let tcp_octets = of.octets_in_model.max(of.octets_in_connections);
         let tcp_flows = of.flows_in_model.max(of.flows_in_connections);
         self.unmodelled_bytes_share = share(of.octets, tcp_octets, octets);
@@ -347,12 +347,12 @@ impl TrafficModel {
         self.intervals.last().map_or(0.0, |last| last.start_s + last.duration_s)
     }
 
-    /// How long the performance lasts, in seconds.
+    /// How long the plan lasts, in seconds.
     pub fn duration_s(&self) -> f64 {
         self.original_s() / self.generation.time_divisor
     }
 
-    /// Connections of all intervals that a plan has to make.
+    /// Connections that a plan has to make in all intervals.
     pub fn connections(&self) -> u64 {
         self.intervals.iter().map(|interval| interval.to_perform().connections).sum()
     }

@@ -1,4 +1,4 @@
-//! Why a document is no traffic model.
+//! Why a document is not a traffic model.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,18 +8,18 @@ use crate::pool::PoolError;
 /// The format this crate writes and reads.
 pub const FORMAT: &str = "nilometer-model/1";
 
-/// Why a document is no model.
+/// Why a document is not a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelError {
     /// Another format, or another version of it.
     Format(String),
     /// A number that must be positive (and finite) is not.
     NotPositive(&'static str, f64),
-    /// A number that must not be negative (and finite) is.
+    /// A number that must be finite and not negative is not.
     Negative(&'static str, f64),
     /// A share beyond 0 to 1.
     NotAShare(&'static str, f64),
-    /// A list that must not be empty is.
+    /// A list that must not be empty is empty.
     Empty(&'static str),
     /// A list beyond its limit.
     TooMany(&'static str, usize),
@@ -35,7 +35,7 @@ pub enum ModelError {
     IntervalOrder(usize),
     /// Sessions drive plans of files alone.
     SessionsDrive,
-    /// The pools do not do.
+    /// The pools are invalid.
     Pool(PoolError),
 }
 

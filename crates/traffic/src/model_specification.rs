@@ -1,20 +1,20 @@
-//! A model from stated distributions, with nothing measured.
+//! A model from stated distributions, without measurements.
 //!
-//! Sizes, gaps and the popularity of addresses are given, and the number of active sessions in each interval. How many
-//! connections these make follows: sessions are simulated that begin with a whole gap, as threads of Harpoon do when a
-//! run begins. Their connections carry the mean size each. No formula is used: in a time T it would be T/μ and a little
-//! more for gaps of mean μ that are all far below T, but tails that reach beyond T are what people state.
+//! Sizes, gaps and the popularity of addresses are given, and the number of active sessions in each interval. The
+//! number of connections follows from a simulation of sessions that begin with a whole gap, as threads of Harpoon do
+//! when a run begins. Each connection carries the mean size. A formula is not used: in a time T it would give T/μ and a
+//! little more for gaps of mean μ that are all far below T, but stated laws often have tails that reach beyond T.
 //!
-//! Not every gap needs to be simulated, since T may hold any number of them. Gaps of up to εT are passed in runs, each
-//! as their mean; the number before a longer one is geometric. The longer ones are drawn, and no session has room for
-//! more than 1/ε of them, so that each session is brought to its end.
+//! Not every gap needs to be simulated, since T may hold any number of them. Gaps of up to εT are skipped in runs,
+//! each with their mean length; their number before a longer gap is geometric. The longer ones are drawn, and no
+//! session has room for more than 1/ε of them, so that each session is simulated to its end.
 //!
-//! That moves the answer by about one part in 1/ε. Cut all gaps at T: nothing before T changes. By Wald's
-//! identity a session then has (T + o)/ν gaps in the mean, the one that crosses T included, where ν is the
-//! mean of a cut gap, and o, how far the last one reaches beyond T, is known but for some εT. (o lies between
-//! 0 and T: ν alone, without simulation, may give half of the count.) Chance adds a tenth of a per cent for
-//! most laws. The coefficient of variation is three at the worst: a million draws are at least a thousand sessions, and
-//! the standard deviation of their numbers of connections is at most the mean.
+//! That moves the answer by about one part in 1/ε. Cut all gaps at T: nothing before T changes. By Wald's identity a
+//! session then has (T + o)/ν gaps on average, including the one that crosses T, where ν is the mean of a cut gap, and
+//! o, the distance by which the last one reaches beyond T, is known to within some εT. (o lies between 0 and T: ν
+//! alone, without simulation, may give half of the count.) Random error adds a tenth of a per cent for most laws, and
+//! three per cent at worst: a million draws are at least a thousand sessions, and the standard deviation of their
+//! numbers of connections is at most the mean.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ use crate::random_streams;
 
 /// ε: a gap that is longer than this share of the interval is simulated by itself.
 const LONG: f64 = 1e-3;
-/// Long gaps that are simulated, over all sessions; the last session is brought to its end.
+/// Long gaps that are simulated, over all sessions; the last session is simulated to its end.
 const SIMULATED: u32 = 1_000_000;
 
 /// The stated distributions and volumes.
@@ -43,7 +43,7 @@ pub struct ModelSpecification {
     pub file_size: Empirical,
     /// Seconds between connections of a session.
     pub inter_connection: Empirical,
-    /// How often each client appears, in any order; what is zero is left out.
+    /// How often each client appears, in any order; zeros are left out.
     pub sources: Vec<u64>,
     /// How often each server appears.
     pub destinations: Vec<u64>,
@@ -74,7 +74,7 @@ fn short_gaps(gaps: &Empirical, bound: f64) -> (f64, f64) {
     (share, if share > 0.0 { sum / share } else { 0.0 })
 }
 
-/// Connections that a session makes in `seconds`, in the mean.
+/// The mean number of connections that a session makes in `seconds`.
 fn connections(gaps: &Empirical, seconds: f64) -> f64 {
     let (short, short_mean) = short_gaps(gaps, LONG * seconds);
     if short >= 1.0 {
@@ -103,7 +103,7 @@ impl ModelSpecification {
     /// The model of this specification.
     ///
     /// # Errors
-    /// Where a number or a list is not usable, as [`TrafficModel::check`] says.
+    /// Where [`TrafficModel::check`] rejects a number or a list.
     pub fn model(self) -> Result<TrafficModel, ModelError> {
         for (what, value) in [
             ("the interval", self.interval_s),
@@ -216,8 +216,8 @@ mod tests {
         assert!((11..=14).contains(&flows), "{flows}");
     }
 
-    /// As many as the renewal process makes: for a variance that lies beyond the interval a formula says 2156
-    /// where 139 are made.
+    /// As many as the renewal process makes: with a variance from gaps beyond the interval, a formula gives
+    /// 2156 instead of 139.
     #[test]
     fn tails_beyond_the_interval_make_no_connections() {
         for (law, made) in [
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The naive twin: sessions simulated gap by gap, all of them to their end.
+    /// The naive twin: sessions simulated gap by gap, each of them to its end.
     fn simulated(gaps: &Empirical, seconds: f64, sessions: u32) -> f64 {
         let gaps = Sampler::new(gaps);
         let mut rng = Rng::new(7, 0, 0);
@@ -285,7 +285,7 @@ mod tests {
         assert!(matches!(stated(alloc::vec![0.0]).model(), Err(ModelError::Empty(_))));
     }
 
-    /// Gaps of up to 4 s, each as often; and two of one length each.
+    /// Gaps of up to 4 s, uniformly; and two laws of a single length each.
     #[test]
     fn short_gaps_are_those_within_the_bound() {
         let knots = alloc::vec![(0.0, 0.0), (0.5, 2.0), (1.0, 4.0)];
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(short_gaps(&gaps, 3.0), (0.75, 1.5));
         assert_eq!(short_gaps(&gaps, 4.0), (1.0, 2.0));
         assert_eq!(short_gaps(&gaps, 9.0), (1.0, 2.0));
-        // No gap is longer than a thousandth of the interval: as many as their mean says.
+        // No gap is longer than a thousandth of the interval: the number follows from their mean.
         assert_eq!(connections(&gaps, 4_000.0), 2_000.0);
         let atoms = alloc::vec![(0.5, 1.0), (1.0, 3.0)];
         let gaps = Empirical::new(Form::Step, 9, atoms).expect("a law");

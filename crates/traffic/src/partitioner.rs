@@ -1,13 +1,13 @@
 //! Flow records packed and partitioned for an estimate, one by one.
 //!
 //! Each record goes to the partition of its address pair. When more records are packed than the budget allows, the
-//! caller takes all partitions out and spills them; they are read back when their turn comes. The order of the records
-//! is forgotten here, and so is which of several inputs they came from: what a partition comes to depends on its
-//! records alone. Only the stamps of a record may be repaired by those before it ([`Screen`]); a caller with several
-//! inputs screens each by itself.
+//! caller removes all partitions and spills them; they are read back when they are processed. The order of the records
+//! is not kept, nor the input that they came from: the result of a partition depends only on its records. Only the
+//! stamps of a record may be repaired by those before it ([`Screen`]); a caller with several inputs screens each by
+//! itself.
 //!
 //! Ambiguous records, those without flags and sampled ones, depend on the whole input. They have partitions of their
-//! own, and what a single look at each tells is counted as they come (`ambiguous`).
+//! own, and counts that need only a single look at each are taken on arrival (`ambiguous`).
 
 use alloc::vec::Vec;
 
@@ -20,10 +20,10 @@ use crate::limits::Limits;
 use crate::partitions::{PARTITIONS, Partition, partition_of};
 use crate::unflagged::is_unflagged;
 
-/// How many records may be in memory.
+/// Limits on the number of records in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// Packed records; when there are more, they are to be spilled.
+    /// Packed records; when there are more, they must be spilled.
     pub packed: usize,
     /// Unpacked records that each worker may have at a time.
     pub batch: usize,
@@ -34,28 +34,28 @@ impl MemoryBudget {
     pub const UNLIMITED: MemoryBudget = MemoryBudget { packed: usize::MAX, batch: usize::MAX };
 }
 
-/// Records on their way into an estimate: 48 bytes each, 88 where they are of IPv6.
+/// Records on their way into an estimate: 48 bytes each, 88 for IPv6.
 #[derive(Debug)]
 pub struct Partitioner {
     budget: MemoryBudget,
     limits: Limits,
     screen: Screen,
-    /// Those of records with flags, followed by those of ambiguous records.
+    /// Partitions of records with flags, followed by those of ambiguous records.
     partitions: Vec<Partition>,
     held: usize,
     summary: Summary,
     span_ns: Option<(u64, u64)>,
 }
 
-/// The partitions with what was counted beside them.
+/// The partitions with their counts.
 pub(crate) struct Partitioned {
     pub partitions: Vec<Partition>,
-    /// Records that a batch may have.
+    /// The most records of a batch.
     pub batch_max: usize,
     pub limits: Limits,
     /// Counts of ambiguous records.
     pub summary: Summary,
-    /// What the screen came to.
+    /// Counts of the screen.
     pub counts: RepairCounts,
     /// From the first start to the last end, ns since 1970.
     pub span_ns: Option<(u64, u64)>,
@@ -96,12 +96,12 @@ impl Partitioner {
         self.held
     }
 
-    /// Is the budget used up? Then the partitions are to be drained and spilled.
+    /// Is the budget used up? Then the partitions must be drained and spilled.
     pub fn is_full(&self) -> bool {
         self.held >= self.budget.packed
     }
 
-    /// Adds a record, which is repaired with the others.
+    /// Adds a record, which will be repaired with the others.
     pub fn push(&mut self, mut record: FlowRecord) {
         if is_screened(&record) {
             self.screen.set_right(&mut record);
@@ -123,13 +123,13 @@ impl Partitioner {
         self.screen.counts.note(reason, times);
     }
 
-    /// Takes all partitions out, as bytes for a [`SpillStore`](crate::spill::SpillStore).
+    /// Removes all partitions, as bytes for a [`SpillStore`](crate::spill::SpillStore).
     pub fn drain(&mut self) -> Vec<Vec<u8>> {
         self.held = 0;
         self.partitions.iter_mut().map(Partition::take).collect()
     }
 
-    /// Adds a record as it is.
+    /// Adds a record without repair.
     pub(crate) fn push_as_given(&mut self, record: FlowRecord) {
         let (first, last) = self.span_ns.unwrap_or((record.start_ns, record.end_ns));
         self.span_ns = Some((first.min(record.start_ns), last.max(record.end_ns)));

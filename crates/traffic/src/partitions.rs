@@ -1,20 +1,20 @@
 //! Packed flow records, hash-partitioned by address pair.
 //!
-//! A decoded record has 96 bytes, half of them room that only IPv6 needs. Most records fit 48 bytes (`NARROW`); the
-//! others take 88. A partition holds all records of its address pairs, in both directions. Everything about a
-//! five-tuple, a connection or an address pair is therefore answered by one partition alone: partitions are processed
-//! in parallel, each small enough for the processor's cache, and the result does not depend on the number of workers.
+//! A decoded record has 96 bytes, half of which only IPv6 needs. Most records fit 48 bytes (`NARROW`); the others
+//! take 88. A partition holds all records of its address pairs, in both directions. Everything about a five-tuple, a
+//! connection or an address pair is therefore in one partition: partitions are processed in parallel, each small
+//! enough for the processor's cache, and the result does not depend on the number of workers.
 //!
-//! A partition is plain bytes, and the concatenation of two partitions is a partition. What does not fit in memory is
-//! spilled to a file and read back in pieces. A partition that is too large is split by *slot*, a second hash of the
-//! address pair, and a slot that is too large by *bin*, a hash of the pair of sockets.
+//! A partition is plain bytes, and the concatenation of two partitions is a partition. Partitions that do not fit in
+//! memory are spilled to a file and read back in pieces. A partition that is too large is split by *slot*, a second
+//! hash of the address pair, and a slot that is too large by *bin*, a hash of the pair of sockets.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 
-/// The number of partitions, a power of two. Of ten million records each holds 40,000.
+/// The number of partitions, a power of two. With ten million records each holds 40,000.
 pub const PARTITIONS: usize = 256;
 
 /// An odd number without pattern: 2^64 / golden ratio.
@@ -53,7 +53,7 @@ pub(crate) fn bin_of(key: &FlowKey) -> u16 {
     ((*key).min(key.reversed()).hash_word() >> 52) as u16
 }
 
-/// Bytes of a record of IPv4 that counts no more than 2^32 packets and has either payload or a sampling interval.
+/// Bytes of an IPv4 record that counts no more than 2^32 packets and has either payload or a sampling interval.
 pub(crate) const NARROW: usize = 48;
 /// Bytes of any other.
 const WIDE: usize = 88;
@@ -64,7 +64,7 @@ const OPENED: u8 = 4;
 const IS_WIDE: u8 = 8;
 const END_REASON_SHIFT: u8 = 4;
 const END_REASONS: u8 = 7;
-/// In a narrow record: the sampling interval stands where payload would.
+/// In a narrow record: the sampling interval takes the place of the payload.
 const IS_SAMPLED: u8 = 1 << 7;
 
 /// Records of some address pairs, packed.
@@ -99,7 +99,7 @@ pub(crate) struct Unpacking<F> {
 }
 
 impl<F: FnMut(FlowRecord)> Unpacking<F> {
-    /// Gives each record, in their order, to `each`.
+    /// Passes the records in their order to `each`.
     pub fn new(each: F) -> Unpacking<F> {
         Unpacking { cut: Vec::with_capacity(WIDE), each }
     }
@@ -126,7 +126,7 @@ impl<F: FnMut(FlowRecord)> Unpacking<F> {
         self.cut.extend_from_slice(bytes);
     }
 
-    /// All pieces were taken.
+    /// Checks that the last piece was complete.
     ///
     /// # Panics
     /// Where the pieces do not end with a whole record.
@@ -151,7 +151,7 @@ fn marks(record: &FlowRecord) -> u8 {
     payload | opened | (record.end_reason as u8) << END_REASON_SHIFT
 }
 
-/// Fills an array from the left.
+/// An array that is filled from the left.
 struct Filling<const N: usize>([u8; N], usize);
 
 impl<const N: usize> Filling<N> {

@@ -1,4 +1,4 @@
-//! Address pairs whose flows come in several batches.
+//! Address pairs whose flows are in several batches.
 //!
 //! A pair with too many flows for one batch is measured by its pairs of sockets. Gaps, activity and round trips
 //! need all flows of the pair, so summaries of them are kept until its last batch: 32 bytes for a connection that
@@ -13,7 +13,7 @@ use nilometer_flow::FlowRecord;
 use crate::address_pairs::{AddressPair, PairFlow};
 use crate::biflows::Answered;
 
-/// What is measured pair by pair, of the flows of a batch.
+/// Observations to be measured pair by pair, from the flows of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct PairObservations {
     /// Flows that opened connections.
@@ -22,7 +22,7 @@ pub(crate) struct PairObservations {
     pub answers: Vec<Answered>,
 }
 
-/// What is kept of a flow until its pair is complete.
+/// Summary of a flow, kept until its pair is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowSummary {
     /// When it began and ended, ns since 1970.
@@ -30,15 +30,15 @@ pub(crate) struct FlowSummary {
     pub end_ns: u64,
     /// The sampling interval, if it was sampled.
     pub interval: u32,
-    /// It opened a connection, as far as is known.
+    /// Whether it opened a connection, as far as is known.
     pub opens: bool,
-    /// Its exporter records flags of TCP.
+    /// Whether its exporter records TCP flags.
     pub is_flagged: bool,
-    /// It goes from the client to the server, as far as is known.
+    /// Whether it goes from the client to the server, as far as is known.
     pub asks: bool,
     /// Its pair of ports, in a word that both directions share.
     pub ports: u16,
-    /// Its packets, or so many if there are more.
+    /// Its packets, saturating.
     pub packets: u32,
 }
 
@@ -63,7 +63,8 @@ impl FlowSummary {
         }
     }
 
-    /// The expected time of its second packet, given how many there are, ns since 1970; none where there is no second.
+    /// The expected time of its second packet, given how many there are, ns since 1970; `None` if there is no second
+    /// packet.
     pub fn second_packet_ns(&self) -> Option<u64> {
         let waits = u64::from(self.packets.saturating_sub(1));
         (waits > 0).then(|| self.start_ns + self.end_ns.saturating_sub(self.start_ns) / waits)
@@ -94,7 +95,7 @@ impl PendingPairs {
         }
     }
 
-    /// How many flows and answers are kept.
+    /// The number of flows and answers kept.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -1,14 +1,14 @@
-//! The plan: every connection that will be made, known before the first one is.
+//! The plan: every connection that will be made, known before the first one is made.
 //!
-//! A plan is a function of a model and a seed. It is put together from three independent choices:
-//! *when* (arrivals of slots, and the slots that each interval switches on), *how much* (files dealt so
-//! that each interval carries its bytes) and *between whom* (address pairs). The arrivals are the only
-//! costly part and each has its own stream of random numbers, so they may be drawn by any number of
-//! threads; the plan, and its digest, stay the same.
+//! A plan is a function of a model and a seed. It combines three independent choices: *when* (arrivals of
+//! slots, and the slots that each interval switches on), *how much* (files distributed so that each interval
+//! carries its bytes) and *which hosts* (address pairs). The arrivals are the only costly part and each slot
+//! has its own stream of random numbers, so they may be drawn by any number of threads; the plan, and its
+//! digest, stay the same.
 //!
-//! A model that its sessions drive (Harpoon's own) has in each interval as many of them active as it says;
-//! connections are those that they make. They carry the interval's bytes, which is what they were counted for (Harpoon,
-//! Figure 4), or as much more as somebody states more of them.
+//! A model that is driven by sessions (Harpoon's own) has the stated number of them active in each interval;
+//! connections are those that they make. They carry the interval's bytes, because they were counted for these bytes
+//! (Harpoon, Figure 4), or more in proportion if more sessions are stated.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -29,13 +29,13 @@ use crate::script::Script;
 use crate::spatial::{Pair, Spatial};
 use crate::volume::{self, Item, Load};
 
-/// Connections that a plan may hold at most.
+/// The most connections of a plan.
 pub const CONNECTIONS_MAX: u64 = 50_000_000;
-/// Slots that a plan may use at most.
+/// The most slots of a plan.
 pub const SLOTS_MAX: usize = 4_000_000;
 
-/// One connection of the plan: at `start` the client at `source` asks the server at `destination`
-/// for a file of `size_bytes`.
+/// One connection of the plan: at `start` the client at `source` requests a file of `size_bytes` from the
+/// server at `destination`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedConnection {
     /// When the client connects, since the traffic began.
@@ -50,15 +50,15 @@ pub struct PlannedConnection {
     pub destination: IpAddr,
     /// Payload bytes that the server sends.
     pub size_bytes: u64,
-    /// Payload bytes that the client sends first; fewer than a request of the generator's own are made up to
-    /// one.
+    /// Payload bytes that the client sends first; fewer than the generator's shortest request are padded to
+    /// that.
     pub request_bytes: u64,
     /// Payload bytes of a full segment; 0 for as many as the path allows.
     pub segment_bytes: u16,
     /// The client's port; 0 for any.
     pub source_port: u16,
-    /// What both ends do: a place in the plan's scripts. Where it is none, the client asks once and the server
-    /// answers once.
+    /// What both ends do: an index into the plan's scripts. If it is `None`, the client sends one request and
+    /// the server one answer.
     pub script: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ pub struct Session {
     pub destination_rank: u32,
 }
 
-/// What the plan holds for one interval.
+/// The plan of one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedInterval {
     /// Its first moment.
@@ -84,10 +84,10 @@ pub struct PlannedInterval {
     pub connections: u64,
     /// Payload bytes of those connections, both ways.
     pub bytes: u64,
-    /// What the model asks for.
+    /// The volume intended by the model.
     pub asked: ConnectionVolume,
-    /// Mean number of sessions switched on during it; where sessions drive, of those that are active, which are
-    /// those that still wait from before as well.
+    /// Mean number of sessions switched on during it; where sessions drive, of active sessions, including those
+    /// that still wait from before.
     pub sessions: f64,
 }
 
@@ -109,12 +109,12 @@ pub struct Plan {
     pub collisions: u64,
     /// Ranks that have an address in the pools: sources, destinations.
     pub ranks: (usize, usize),
-    /// P(InterConnection) as it is performed, in seconds.
+    /// P(InterConnection) as played, in seconds.
     pub gaps: Empirical,
-    /// P(FileSize) as it is performed, in bytes: of what servers send, or, where whole connections are
-    /// performed, of what either side does.
+    /// P(FileSize) as played, in bytes: of what servers send or, if whole connections are played, of what
+    /// either side sends.
     pub file_size: Empirical,
-    /// Whether whole connections are performed: requests and answers, in segments of their own.
+    /// Whether whole connections are played: requests and answers, with segment sizes of their own.
     pub is_joint: bool,
     /// What both ends of connections do, where that is known step by step.
     pub scripts: Vec<Script>,
@@ -127,11 +127,11 @@ pub struct Plan {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
-    /// The model is not sound.
+    /// The model is invalid.
     Model(ModelError),
     /// Its intervals hold no connection at all.
     NoConnections,
-    /// It is to be played exactly, and has no connections of its own.
+    /// An exact plan was requested, but the model has no connections of its own.
     NoVectors,
     /// More connections than [`CONNECTIONS_MAX`].
     TooManyConnections(u64),
@@ -169,7 +169,7 @@ impl From<ModelError> for PlanError {
     }
 }
 
-/// Puts plans together.
+/// Makes plans.
 #[derive(Clone, Debug)]
 pub struct Planner {
     seed: u64,
@@ -178,7 +178,7 @@ pub struct Planner {
     law: Option<ConnectionLaw>,
     windows: Vec<Window>,
     asked: Vec<ConnectionVolume>,
-    /// Payload bytes that each window is to carry.
+    /// Intended payload bytes of each window.
     bytes: Vec<u64>,
     spatial: Spatial,
     clients: Pool,
@@ -186,7 +186,7 @@ pub struct Planner {
     ranks: (usize, usize),
 }
 
-/// Hosts of the smaller family that `share` makes use of.
+/// Hosts of the smaller family that `share` uses.
 fn usable(pool: &Pool, share: f64) -> u64 {
     match share {
         s if s <= 0.0 => pool.hosts(Family::V4),
@@ -210,7 +210,7 @@ impl Planner {
     /// Prepares the plan of `model` under `seed`.
     ///
     /// # Errors
-    /// Where the model is not sound, or asks for more than the limits.
+    /// Where the model is invalid, or exceeds the limits.
     pub fn new(model: &TrafficModel, seed: u64) -> Result<Planner, PlanError> {
         model.check()?;
         let expected =
@@ -270,7 +270,7 @@ impl Planner {
         slots.map(|slot| arrivals::draw(&self.gaps, self.seed, slot, &self.windows)).collect()
     }
 
-    /// Slots that the busiest interval is expected to need, with some to spare.
+    /// Slots that the busiest interval is expected to need, with a margin.
     fn slots_expected(&self) -> usize {
         let needed = self.windows.iter().map(|window| {
             let by_rate = || 1.1 * window.connections as f64 * self.gaps.mean() / window.length_s();
@@ -350,7 +350,7 @@ impl Planner {
         }
     }
 
-    /// Files, or what whole connections carry, for each interval's connections, in random order.
+    /// Sizes of files, or of whole connections, for each interval's connections, in random order.
     fn sizes(&self, activity: &Activity) -> Vec<Vec<Item>> {
         let mut loads: Vec<Load> =
             self.bytes.iter().map(|&bytes| Load { files: 0, bytes }).collect();
@@ -363,7 +363,7 @@ impl Planner {
         }
     }
 
-    /// What the client says, what the server answers, and the payload of a segment.
+    /// The bytes of the request and of the answer, and the payload of a segment.
     fn parts(&self, item: Item) -> (u64, u64, u16) {
         self.law.as_ref().map_or((0, item.bytes, 0), |law| law.parts(item))
     }
@@ -436,24 +436,24 @@ impl Plan {
         self.connections.len()
     }
 
-    /// Whether nothing is planned.
+    /// Whether the plan is empty.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// Payload bytes that servers are to send.
+    /// Payload bytes that servers will send.
     pub fn bytes(&self) -> u64 {
         self.connections.iter().map(|connection| connection.size_bytes).sum()
     }
 
-    /// Payload bytes that clients are to send.
+    /// Payload bytes that clients will send.
     pub fn request_bytes(&self) -> u64 {
         self.connections.iter().map(|connection| connection.request_bytes).sum()
     }
 
     /// SHA-256 over every connection in order: start (picoseconds, u64), session (u32), source and
-    /// destination (16 bytes each, IPv4 mapped), size (u64), and of whole connections request (u64) and
-    /// segment (u16), all big-endian; and of those with a script its digest.
+    /// destination (16 bytes each, IPv4 mapped), size (u64), for whole connections also request (u64) and
+    /// segment (u16), all big-endian; and for those with a script its digest.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for connection in &self.connections {

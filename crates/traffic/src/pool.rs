@@ -13,7 +13,7 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Hosts counted in one prefix at most; more would never be asked for.
+/// The most hosts counted in one prefix; more would never be needed.
 const HOSTS_MAX: u64 = 1 << 32;
 
 /// A CIDR prefix, `198.18.0.0/16` or `fd00:18::/64`; host bits are zero.
@@ -25,7 +25,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// Why a text is no prefix, or a prefix no pool.
+/// Why a text is not a prefix, or prefixes are not a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolError {
     /// Not `ADDRESS/LENGTH`.
@@ -89,7 +89,7 @@ impl Prefix {
         self.address
     }
 
-    /// The host that it is, where it holds one address alone.
+    /// The only host of a prefix with a single address.
     pub fn only_host(&self) -> Option<IpAddr> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
         (self.length == width).then_some(self.address)
@@ -226,7 +226,7 @@ impl Pool {
         panic!("the rank must be below the pool's hosts");
     }
 
-    /// The rank of `address`, or `None` where it is not of this pool.
+    /// The rank of `address`, or `None` if it is not in this pool.
     pub fn rank(&self, address: IpAddr) -> Option<u64> {
         let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
         let mut before = 0;

@@ -10,10 +10,10 @@ use nilometer_flow::FlowRecord;
 use crate::files::ends;
 use crate::model::{RANKS_MAX, Ranks};
 
-/// Counts that are not sorted in yet.
+/// The most counts that are not merged yet.
 const FRESH_MAX: usize = 1 << 18;
 
-/// How often each address came.
+/// How often each address occurred.
 #[derive(Default)]
 struct Counts {
     /// In the order of the addresses, each once.
@@ -70,7 +70,7 @@ pub(crate) struct Popular {
 }
 
 impl Popular {
-    /// Those of files, each a client and a server.
+    /// The counts of files, each given as a client and a server.
     pub fn of(files: Vec<(IpAddr, IpAddr)>) -> Popular {
         let mut popular = Popular::default();
         popular.clients.add(files.iter().map(|(client, _)| (*client, 1)));
@@ -79,8 +79,8 @@ impl Popular {
         popular
     }
 
-    /// Adds each sampled flow that began, as many times as one packet in N was taken. Where no flags are recorded,
-    /// each that was seen.
+    /// Adds each sampled flow whose beginning was seen or, without flags, each flow that was seen; N times each,
+    /// for a sampling of 1 in N.
     pub fn add_sampled(&mut self, sampled: &[FlowRecord]) {
         let counts = |record: &&FlowRecord| record.has_start() || record.tcp_flags == 0;
         for record in sampled.iter().filter(counts) {
@@ -91,19 +91,19 @@ impl Popular {
         }
     }
 
-    /// Adds those of other files.
+    /// Adds the counts of other files.
     pub fn merge(&mut self, other: Popular) {
         self.clients.add(other.clients.settled().into_iter());
         self.servers.add(other.servers.settled().into_iter());
     }
 
-    /// Puts together what was added.
+    /// Merges all added counts.
     pub fn settle(&mut self) {
         self.clients.settle();
         self.servers.settle();
     }
 
-    /// Are more than `most` addresses of either side put together?
+    /// Does either side have more than `most` merged addresses?
     pub fn is_more_than(&self, most: usize) -> bool {
         self.clients.sorted.len().max(self.servers.sorted.len()) > most
     }
@@ -117,7 +117,7 @@ pub(crate) struct Popularity {
 }
 
 impl Popularity {
-    /// That of all files.
+    /// The popularity of all files.
     pub fn of(mut popular: Popular, keep_addresses: bool) -> Popularity {
         popular.clients.settle();
         let clients = &popular.clients.sorted;

@@ -6,7 +6,7 @@ pub const GAPS: u32 = 1;
 pub const PAIRS: u32 = 2;
 /// Exchanges between colliding pairs, by interval.
 pub const EXCHANGES: u32 = 3;
-/// File sizes and how they are dealt.
+/// File sizes and their distribution over intervals.
 pub const SIZES: u32 = 4;
 /// Trials of Figure 4's algorithm, by interval and trial.
 pub const FIGURE_4: u32 = 5;
@@ -14,7 +14,7 @@ pub const FIGURE_4: u32 = 5;
 pub const FLOORS: u32 = 6;
 /// The synthetic flow records.
 pub const SYNTHETIC: u32 = 7;
-/// Sessions of laws that were stated.
+/// Sessions of stated laws.
 pub const STATED: u32 = 8;
 /// Contents of sessions, of a joint table.
 pub const SESSIONS: u32 = 9;

@@ -1,10 +1,10 @@
 //! Round-trip times of address pairs.
 //!
-//! Where a capture shows the openings of connections each is a measurement, and a pair has the median of its own.
-//! Where it shows none, time stamps tell, of connections that carried data both ways. Flow records show less: the
-//! second flow of a connection begins when the answer passes the exporter, which is the far part of the path alone.
-//! That is a lower bound, and is said to be one; an exporter whose stamps are in milliseconds does not even see a
-//! short one.
+//! If a capture shows the openings of connections, each is a measurement, and a pair has the median of its own. If
+//! it shows none, time stamps are used, for connections that carried data in both directions. Flow records show
+//! less: the second flow of a connection begins when the answer passes the exporter, which measures only the far
+//! part of the path. That is a lower bound, and is reported as one; an exporter whose stamps are in milliseconds
+//! cannot even show a short one.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// Knots of the law.
 const KNOTS: usize = 512;
-/// Different times that are told apart at most.
+/// The most distinct times.
 pub(crate) const PAIRS_APART_MAX: usize = 1 << 16;
 
 /// How round-trip times were had.
@@ -45,8 +45,8 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// The law of what was measured in packets: openings, and where there are none, time stamps; none where there
-    /// are neither.
+    /// The law of round trips measured from packets: from openings or, if there are none, from time stamps;
+    /// `None` without either.
     pub fn of_packets(openings: &[RoundTrip], echoes: &[RoundTrip]) -> Option<RoundTrips> {
         let (source, measured) = match openings {
             [] => (Source::TimeStamps, echoes),
@@ -57,7 +57,7 @@ impl RoundTrips {
         RoundTrips::of(source, measured.len() as u64, medians)
     }
 
-    /// The lower bounds that the starts of flows tell: so many connections, a median for each pair.
+    /// The lower bounds from starts of flows: of `connections` connections, with a median for each pair.
     pub(crate) fn of_flow_starts(connections: u64, medians_ns: Tally) -> Option<RoundTrips> {
         RoundTrips::of(Source::FlowStarts, connections, medians_ns)
     }
@@ -75,7 +75,7 @@ pub(crate) fn medians_ns(mut measured: Vec<((IpAddr, IpAddr), u64)>) -> Vec<u64>
     of_a_pair.map(|times| times[(times.len() - 1) / 2].1).collect()
 }
 
-/// The median of times in rising order, at least one.
+/// The median of times in rising order, of which there must be at least one.
 pub(crate) fn median_ns(sorted: &[u64]) -> u64 {
     sorted[(sorted.len() - 1) / 2]
 }

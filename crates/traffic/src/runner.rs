@@ -1,7 +1,7 @@
 //! Parallel map over independent items.
 //!
-//! This crate has no threads. Independent work is handed to a [`Runner`], which may have some; results come in the
-//! order of the items, so that they do not depend on the threads.
+//! This crate has no threads. Independent work is passed to a [`Runner`], which may have threads; results come in
+//! the order of the items, so that they do not depend on the threads.
 
 use alloc::vec::Vec;
 

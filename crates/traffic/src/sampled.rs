@@ -1,13 +1,13 @@
 //! Files and volumes estimated from sampled records.
 //!
-//! *Volumes* need no inversion: N times what was sampled has no bias, and each interval gets its own.
-//! *File sizes* are lengths times payload: the law says how many flows have each length, and the inversion says
-//! which lengths the flow of each record may have had, so that a length gets the mean payload of a packet of such
+//! *Volumes* need no inversion: N times the sampled amount is unbiased, and each interval gets its own.
+//! *File sizes* are lengths times payload: the law states how many flows have each length, and the inversion which
+//! lengths the flow of each record may have had, so that each length gets the mean payload of a packet of such
 //! flows. The packets of one flow cannot be distinguished from those of another of its length, so flows are grouped
-//! ([`Group`]): into those that carry files and those that return, which are no files (`services`), and both into those
-//! with flags and those without, whose number is estimated in another way (`unsampled_flows`). Sizes under 100 bytes
-//! are left out as they are elsewhere.
-//! *Popularity* of an address is N times its sampled SYNs. Gaps have a law of their own (`thinned`).
+//! ([`Group`]): into those that carry files and those that return, which are not files (`services`), and both into
+//! those with flags and those without, whose number is estimated in another way (`unsampled_flows`). Sizes under
+//! 100 bytes are left out, as for other records.
+//! *Popularity* of an address is N times its sampled SYNs. Gaps are estimated separately (`thinned`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -22,26 +22,26 @@ use crate::sampled_records::{Group, KindTotals, Kinds, RecordKind};
 use crate::segments::Segments;
 use crate::services::Services;
 
-/// Volumes are added up in 2^-32 of a byte or packet.
+/// Volumes are summed in units of 2^-32 of a byte or packet.
 pub(crate) const UNITS: f64 = (1u64 << 32) as f64;
 
-/// A flow of which so many packets are sampled in the mean is told from those of other lengths.
+/// With this many sampled packets on average, a flow's length can be distinguished from other lengths.
 const TOLD_PACKETS: f64 = 4.0;
 
-/// What the flows of one exporter carried, by the bins of their lengths.
+/// The files and bytes of one group's flows, by bins of length.
 struct Carried {
     interval: f64,
     records: u64,
-    /// Of each bin: flows, sizes of files, IP bytes of all.
+    /// For each bin: flows, sizes of files, IP bytes of all flows.
     bins: Vec<Bin>,
-    /// Of each kind of record: the share of it that belongs to flows which are files.
+    /// For each kind of record: the share that belongs to flows which are files.
     kept: BTreeMap<RecordKind, f64>,
 }
 
 #[derive(Clone, Default)]
 struct Bin {
     flows: f64,
-    /// Each as probable as another.
+    /// Equally probable sizes.
     sizes: Vec<f64>,
     octets: f64,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Amount {
     pub octets: f64,
 }
 
-/// What of a length is in records of several kinds.
+/// The part of records of several kinds that belongs to one length.
 #[derive(Clone, Copy, Default)]
 struct Dealt {
     packets: f64,
@@ -69,7 +69,7 @@ struct Dealt {
 }
 
 impl SampledFiles {
-    /// The files of each group that carries some, by its inversion.
+    /// The files of each group that carries files, by its inversion.
     pub fn of(
         kinds: &Kinds,
         inversions: &BTreeMap<Group, Inversion>,
@@ -94,7 +94,7 @@ impl SampledFiles {
         SampledFiles { groups, returning, services }
     }
 
-    /// Flows that return: those that only acknowledge, and those that ask as well.
+    /// Flows that return: those that only acknowledge, and those that also send requests.
     pub fn returning(&self) -> [Amount; 2] {
         self.returning
     }
@@ -103,7 +103,7 @@ impl SampledFiles {
         self.groups.values().flat_map(|group| &group.bins)
     }
 
-    /// File sizes with how many there are of each.
+    /// File sizes, with the number of files of each.
     pub fn sizes(&self) -> Vec<(f64, f64)> {
         self.bins().flat_map(Bin::files).collect()
     }
@@ -116,13 +116,13 @@ impl SampledFiles {
         })
     }
 
-    /// Records that all this was had from.
+    /// The number of records behind this estimate.
     pub fn records(&self) -> u64 {
         self.groups.values().map(|group| group.records).sum()
     }
 
-    /// The payload bytes and packets that `record` stands for, of flows that are files, in units of which
-    /// [`UNITS`] are one: whole numbers, of which the sum does not depend on who is added first.
+    /// The payload bytes and packets that `record` represents, of flows that are files, in units of which
+    /// [`UNITS`] are one: whole numbers, whose sum does not depend on the order.
     pub fn volume(&self, record: &FlowRecord) -> (u128, u128) {
         let Some(group) = self.groups.get(&Group::of(record, &self.services)) else {
             return (0, 0);
@@ -138,7 +138,7 @@ fn is_a_file(size_bytes: f64) -> bool {
 }
 
 impl Bin {
-    /// Sizes that are those of files, with how many there are of each.
+    /// Sizes that are large enough for files, with the number of files of each.
     fn files(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let flows = self.flows / self.sizes.len() as f64;
         let files = self.sizes.iter().filter(|size| is_a_file(**size));
@@ -196,9 +196,9 @@ impl Carried {
     }
 }
 
-/// Sizes of the files of each bin. Where it is known how files are divided into packets, these are the sizes that fit
-/// the packet count, scaled by the observed over the expected payload: bin by bin for flows that are long enough to be
-/// told apart, and for all shorter ones together. Elsewhere a size is the length times the mean payload.
+/// Sizes of the files of each bin. If it is known how files are divided into packets, these are the sizes that fit the
+/// packet count, scaled by the ratio of observed to expected payload: bin by bin for flows that are long enough to be
+/// distinguished, and together for all shorter ones. Otherwise a size is the length times the mean payload.
 fn sizes(
     interval: f64,
     dealt: &[Dealt],
@@ -237,7 +237,7 @@ fn sizes(
 mod tests {
     use super::*;
 
-    /// A size is a file's from 100 bytes on, once it is rounded.
+    /// A rounded size of 100 bytes or more is a file.
     #[test]
     fn a_file_has_a_hundred_bytes_when_rounded() {
         assert!(!is_a_file(99.4) && is_a_file(99.5) && is_a_file(100.0));

@@ -1,7 +1,8 @@
 //! Sampled flows counted by kind of record, in groups whose lengths have one law.
 //!
-//! There are no more kinds of records than different numbers of packets, however many records there are. Each group is
-//! inverted by itself (`nilometer_stat::inversion`), using what records of one packet show of packets (`segments`).
+//! The number of kinds is limited by the distinct numbers of packets, however many records there are. Each group is
+//! inverted by itself (`nilometer_stat::inversion`), with the roles of packets that records of one packet show
+//! (`segments`).
 
 use alloc::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub(crate) struct Group {
     pub interval: u32,
     /// Their exporter does not record flags.
     pub lacks_flags: bool,
-    /// They acknowledge files and ask for them.
+    /// They acknowledge files and request them.
     pub returns: bool,
 }
 
@@ -30,7 +31,7 @@ impl Group {
     }
 }
 
-/// What a record says of the length of its flow.
+/// The evidence of a record on the length of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RecordKind {
     pub packets: u64,
@@ -44,7 +45,8 @@ impl RecordKind {
         RecordKind { packets: record.packets, has_start, has_end }
     }
 
-    /// Packets that flags identify, of so many `marks` in each flow: the SYN, or the SYN and the FIN.
+    /// Packets of the record that flags identify, if each flow has `marks` of them: the SYN, or the SYN and
+    /// the FIN.
     pub fn marked(self, marks: u32) -> u32 {
         let both = u32::from(self.has_start) + u32::from(self.has_end);
         let marked = if marks == 1 { u32::from(self.has_start) } else { both };
@@ -52,7 +54,7 @@ impl RecordKind {
     }
 }
 
-/// Records of one kind: how many, packets and payload and IP bytes of all.
+/// Totals of records of one kind: their number, and their packets, payload and IP bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KindTotals {
     pub records: u64,
@@ -65,11 +67,11 @@ pub(crate) struct KindTotals {
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     pub of: BTreeMap<Group, BTreeMap<RecordKind, KindTotals>>,
-    /// Those of one packet.
+    /// Records of one packet.
     singles: BTreeMap<Group, Singles>,
     /// Records that were joined to earlier ones.
     pub joined: u64,
-    /// The bytes that flows stand for.
+    /// The bytes that sampled flows represent.
     pub octets: u64,
 }
 
@@ -92,7 +94,7 @@ impl Kinds {
         kinds
     }
 
-    /// Adds those of other records.
+    /// Adds the kinds of other records.
     pub fn merge(&mut self, more: Kinds) {
         for (group, more) in more.of {
             let of_group = self.of.entry(group).or_default();
@@ -107,7 +109,7 @@ impl Kinds {
         self.octets += more.octets;
     }
 
-    /// Is there none?
+    /// Are there no records?
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -117,8 +119,8 @@ impl Kinds {
         Some((self.of.first_key_value()?.0.interval, self.of.last_key_value()?.0.interval))
     }
 
-    /// How flows of a group that carry files divide them; those without flags as those with them. Nothing is known of
-    /// it where flows were sampled, and not their packets.
+    /// How flows of a group that carries files divide them into packets; for flows without flags, as for those with
+    /// flags. `None` if flows were sampled, and not their packets.
     pub fn segments(&self, group: Group) -> Option<Segments> {
         let with_flags = Group { lacks_flags: false, ..group };
         let are_known = !group.returns && self.flows(with_flags, 1)?.are_of_sampled_packets();
@@ -131,7 +133,7 @@ impl Kinds {
         singles.map_or(1, Singles::marks)
     }
 
-    /// The records of a group with so many `marks`, for inversion.
+    /// The records of a group with `marks` marked packets in each flow, for inversion.
     fn flows(&self, group: Group, marks: u32) -> Option<SampledFlows> {
         let roles = PacketRoles { marks, ..PacketRoles::default() };
         let mut flows = SampledFlows::new(group.interval).ok()?.with_roles(roles);
@@ -141,7 +143,7 @@ impl Kinds {
         Some(flows)
     }
 
-    /// What is known of the packets of a group's flows.
+    /// What is known about the packets of a group's flows.
     pub fn roles(&self, group: Group) -> PacketRoles {
         let known = self.segments(group).map(|Segments { control, remainders, .. }| {
             let marks = if group.lacks_flags { 1 } else { self.marks(group) };
@@ -150,7 +152,7 @@ impl Kinds {
         known.unwrap_or_default()
     }
 
-    /// One inversion for each group, where it has SYNs or others tell how many flows it has.
+    /// One inversion for each group that has SYNs, or whose number of flows follows from other groups.
     pub fn invert(&self) -> Result<BTreeMap<Group, Inversion>, InversionError> {
         let mut found = BTreeMap::new();
         for &group in self.of.keys().filter(|group| !group.lacks_flags) {
@@ -181,8 +183,8 @@ impl Kinds {
         Ok(found)
     }
 
-    /// Flows for each that was seen of a group, by others of its sampling interval: those that have flags, or
-    /// those of the other direction, of which there are as many.
+    /// The ratio of flows to seen flows of a group, from other groups with its sampling interval: those with
+    /// flags, or those of the other direction, which are as many.
     fn flows_of_seen(&self, group: Group, found: &BTreeMap<Group, Inversion>) -> Option<f64> {
         let records = |group: &Group| -> f64 {
             self.of[group].values().map(|kind| kind.records).sum::<u64>() as f64
@@ -201,7 +203,7 @@ impl Kinds {
         self.of.keys().any(|group| self.roles(*group).marks > 1)
     }
 
-    /// Is there none of which flags are recorded?
+    /// Are there no records with flags?
     pub fn lacks_flags(&self) -> bool {
         self.of.keys().all(|group| group.lacks_flags)
     }
@@ -245,7 +247,7 @@ mod tests {
         }
     }
 
-    /// However records are parted, their kinds are the sums over records of as many packets.
+    /// However records are divided, their kinds are the sums over records with equally many packets.
     #[test]
     fn kinds_of_chunks_merge_to_those_of_all_records() {
         let records: Vec<FlowRecord> = (0..600).map(record).collect();

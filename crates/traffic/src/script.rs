@@ -1,18 +1,17 @@
-//! A connection vector as it is performed: what each end does, and when.
+//! A connection vector as it is played: what each end does, and when.
 //!
-//! Both ends have the same list of steps, each performs its own, and neither knows more of the other than what
-//! it has received. A step is due when its end has received what the step awaits and its pause has passed
-//! since then, or since the end's own step before it, whichever was later. So a device that delays an answer
-//! delays all that the client does after it, as it would have in the original: a closed loop, whose timers
-//! are the application's.
+//! Both ends have the same list of steps, each performs its own, and neither knows more about the other than
+//! the data that it has received. A step is due when its end has received what the step awaits and its pause
+//! has passed since then, or since the end's own previous step, whichever was later. So a device that delays
+//! an answer delays everything that the client does after it, as it would have in the original: a closed loop
+//! with the application's timers.
 //!
-//! What is sent in one step goes out as the original's segments did: small ones one by one, spread evenly
-//! over the time that they took; a bulk of full ones at once, with the rate at which it was seen as the
-//! pace that TCP keeps.
+//! The data of one step is sent in the original's segments: small ones one by one, spread evenly over the
+//! time that they took; a bulk of full ones at once, with TCP pacing at the rate that was seen.
 //!
-//! An end whose reset awaits less than the other one sends is *gone* by then: what comes beyond meets no socket, and
-//! is answered by a reset each. The other one had all of it under way before it heard of that. Where paths are shorter
-//! than the original's it would hear sooner; so it is *deaf* to resets until its last segment goes out.
+//! An end whose reset awaits less than the other one sends is *gone* by then: later segments reach no socket, and each
+//! is answered by a reset. The other end had sent all of them before the first reset reached it. On paths shorter than
+//! the original's a reset would arrive sooner; so that end is *deaf* to resets until its last segment is sent.
 
 use alloc::vec::Vec;
 
@@ -32,11 +31,11 @@ const BULK_SEGMENT_BYTES: u64 = 1_000;
 /// What both ends of a connection do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Whether the server answers at all.
+    /// How the connection opens, and whether the server answers.
     pub opening: Opening,
     /// The steps of both ends.
     pub steps: Vec<Step>,
-    /// How long a SYN that nobody answers is tried, ns.
+    /// How long an unanswered SYN is repeated, ns.
     pub tried_ns: u64,
     /// Its segments carry TCP's time stamps, twelve bytes each.
     pub has_time_stamps: bool,
@@ -47,8 +46,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// What is sent, and when, as the original had it: bytes, and from when to when after the connection begins, ns.
-    /// Steps of both ends follow each other.
+    /// What is sent, and when, as in the original: bytes, and the beginning and end of their transmission after the
+    /// connection begins, ns. Steps of both ends follow each other.
     pub fn course(&self) -> impl Iterator<Item = (u64, [u64; 2])> {
         self.steps.iter().scan(0u64, |now_ns, step| {
             *now_ns = now_ns.saturating_add(step.pause_ns);
@@ -62,7 +61,7 @@ impl Script {
         })
     }
 
-    /// How much of the other end's this one is to hear before it is over: bytes, and one more for its FIN.
+    /// How much of the other end's stream this end awaits in all: bytes, and one more for its FIN.
     pub fn hears(&self, side: Side) -> u64 {
         let all = self.sequence_length(side.other());
         let resets = |step: &&Step| step.by == side && step.act == Act::Reset;
@@ -74,7 +73,7 @@ impl Script {
         self.hears(side) < self.sequence_length(side.other())
     }
 
-    /// What an end takes of its sequence space: its bytes, and one for its FIN.
+    /// The length of an end's sequence space: its bytes, and one for its FIN.
     fn sequence_length(&self, side: Side) -> u64 {
         let steps = self.steps.iter().filter(|step| step.by == side);
         let of = |act: Act| match act {
@@ -85,9 +84,10 @@ impl Script {
         steps.map(|step| of(step.act)).sum()
     }
 
-    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who
-    /// acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes,
-    /// pause, and either bytes, segments and time of what is sent, or 0 and which end it is (u64 each, big-endian).
+    /// Adds the script to a digest: how it opens, whether it has time stamps (u8 each), its segment size (u16),
+    /// which ends acknowledge each segment (u8 each), for how long it is tried; for each step which end acts (u8),
+    /// awaited bytes, pause, and either bytes, segments and time of the data sent, or 0 and the kind of end (u64
+    /// each, big-endian).
     pub(crate) fn digest(&self, hash: &mut Sha256) {
         hash.update([self.opening as u8, self.has_time_stamps.into()]);
         hash.update(self.segment_bytes.to_be_bytes());
@@ -107,27 +107,27 @@ impl Script {
     }
 }
 
-/// What an end is to do now.
+/// What an end must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, before more arrives.
+    /// Nothing until more arrives.
     Listen,
-    /// Nothing, before this moment of the caller's clock, ns.
+    /// Nothing until this moment of the caller's clock, ns.
     Wait(u64),
-    /// Hand so many bytes to TCP.
+    /// Pass bytes to TCP.
     Write {
-        /// Bytes.
+        /// How many bytes.
         bytes: u64,
-        /// They are one segment, and go out without waiting for more.
+        /// Whether they are one segment, to be sent without waiting for more.
         is_segment: bool,
-        /// Bytes a second that TCP is to keep to from now on; none where it is as fast as it can be.
+        /// TCP's pacing rate from now on, bytes a second; `None` for no pacing.
         pace: Option<u64>,
     },
     /// Close this direction.
     Close,
     /// Reset the connection.
     Reset,
-    /// Close the other direction as well, so that nothing is there which hears what comes.
+    /// Close the other direction as well, so that no socket receives later segments.
     Leave,
     /// Nothing more, whatever arrives.
     Done,
@@ -137,25 +137,25 @@ pub enum Next {
 #[derive(Clone, Copy, Debug)]
 pub struct Speaker {
     side: Side,
-    /// The step that is performed, or comes next: a place in the script.
+    /// The current or next step: an index into the script.
     at: usize,
-    /// Bytes of it that were handed to TCP.
+    /// Bytes of it that were passed to TCP.
     written: u64,
-    /// When it began, once it has.
+    /// When it began, if it has.
     began_ns: Option<u64>,
-    /// When this end's last step was done, or would have been, had it begun when it was due.
+    /// When this end's last step was done, or would have been done if it had begun when it was due.
     done_ns: u64,
-    /// What has been received: bytes, and one more for the end of file.
+    /// Amount received: bytes, and one more for the end of file.
     received: u64,
-    /// When something was received last, or the end began.
+    /// When data was received last, or when this end began.
     received_ns: u64,
-    /// When the connection stood: before that nothing can be sent, whatever is due.
+    /// When the connection was established: nothing can be sent before, whatever is due.
     stands_ns: u64,
-    /// When what the step awaits had been received, once it has.
+    /// When the awaited data had been received, if it has.
     heard_ns: Option<u64>,
-    /// How much later this step began than it was due.
+    /// By how much this step began later than due.
     step_late_ns: u64,
-    /// The most of that of all steps.
+    /// The greatest such delay of all steps.
     late_ns: u64,
 }
 
@@ -180,22 +180,23 @@ impl Speaker {
         speaker
     }
 
-    /// The connection stands now: what was due before could not be sent sooner, and is not late.
+    /// Notes that the connection is established now: steps that were due before could not be sent sooner, and
+    /// are not late.
     pub fn stands(&mut self, now_ns: u64) {
         self.stands_ns = now_ns;
     }
 
-    /// By how much its steps began later than they were due, at most; ns.
+    /// The greatest delay of a step after its due time, ns.
     pub fn late_ns(&self) -> u64 {
         self.late_ns
     }
 
-    /// What has been received so far: bytes, and one more for the end of file.
+    /// Amount received so far: bytes, and one more for the end of file.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// More has arrived: bytes, or the end of file, which counts as one.
+    /// Notes that more has arrived: bytes, or the end of file, which counts as one.
     pub fn hear(&mut self, script: &Script, more: u64, now_ns: u64) {
         self.received += more;
         self.received_ns = now_ns;
@@ -226,7 +227,7 @@ impl Speaker {
         }
     }
 
-    /// So many bytes were handed to TCP.
+    /// Notes that `bytes` bytes were passed to TCP.
     pub fn wrote(&mut self, script: &Script, bytes: u64, now_ns: u64) {
         self.written += bytes;
         if let Some(Step { act: Act::Send { bytes, .. }, .. }) = script.steps.get(self.at)
@@ -236,19 +237,20 @@ impl Speaker {
         }
     }
 
-    /// The direction was closed, or the connection reset, as it was said.
+    /// Notes that the direction was closed, or the connection reset, as requested.
     pub fn closed(&mut self, script: &Script, now_ns: u64) {
         self.ends_step(script, now_ns);
     }
 
-    /// Does this end overhear resets now? It has more to send, of which the other end is to hear nothing.
+    /// Does this end ignore resets now? It does if it has more to send that the other end must not receive.
     pub fn is_deaf(&self, script: &Script) -> bool {
         let sends = |step: &Step| step.by == self.side && step.act != Act::Reset;
         let has_more = script.steps.get(self.at..).is_some_and(|left| left.iter().any(sends));
         has_more && script.is_gone(self.side.other())
     }
 
-    /// Its direction is closed and the other end sends more than this one is to hear, and has not yet heard.
+    /// Is its direction closed, while the other end will send more than this end awaits, and has not yet done
+    /// so?
     fn leaves(&self, script: &Script) -> bool {
         let step = &script.steps[self.at];
         let closes = |step: &Step| step.by == self.side && step.act == Act::Fin;
@@ -267,7 +269,7 @@ impl Speaker {
             let pace = is_paced.then(|| rate(took_ns).clamp(1, u64::MAX.into()) as u64);
             return Next::Write { bytes: left, is_segment: false, pace };
         }
-        // Segment by segment: the first that is not whole yet is the next.
+        // Segment by segment: the first incomplete one is next.
         let number = unit.segment_at(self.written);
         let due_ns = u128::from(took_ns) * u128::from(number) / u128::from(segments - 1);
         if due_ns as u64 > since_ns {
@@ -277,14 +279,15 @@ impl Speaker {
         Next::Write { bytes, is_segment: true, pace: None }
     }
 
-    /// A step that its end began late makes no later one so: an application keeps its own time.
+    /// Ends the current step. A step that began late does not delay later ones: an application keeps its own
+    /// time.
     fn ends_step(&mut self, script: &Script, now_ns: u64) {
         self.done_ns = now_ns.saturating_sub(core::mem::take(&mut self.step_late_ns));
         self.at += 1;
         self.seek(script);
     }
 
-    /// Goes to this side's next step.
+    /// Moves to this side's next step.
     fn seek(&mut self, script: &Script) {
         while script.steps.get(self.at).is_some_and(|step| step.by != self.side) {
             self.at += 1;
@@ -293,7 +296,8 @@ impl Speaker {
         self.look(script);
     }
 
-    /// Notes when what the next step awaits has been received, at the latest: with what came last.
+    /// Notes the time if the data that the next step awaits has been received, which is when data was
+    /// received last.
     fn look(&mut self, script: &Script) {
         if let Some(step) = script.steps.get(self.at)
             && self.heard_ns.is_none()
@@ -309,7 +313,7 @@ fn is_bulk(bytes: u64, segments: u32) -> bool {
     segments >= BULK_SEGMENTS && bytes / u64::from(segments) >= BULK_SEGMENT_BYTES
 }
 
-/// What one step sends.
+/// The data of one step.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     bytes: u64,
@@ -320,14 +324,15 @@ struct Unit {
 }
 
 impl Unit {
-    /// Bytes of a full segment, where the unit is of full ones and a last one; small ones of a unit are of one size.
+    /// Bytes of a full segment, if the unit consists of full segments and a last one; small segments of a unit have
+    /// one size.
     fn full_bytes(&self) -> Option<u64> {
         let full = u64::from(self.full);
         (full >= BULK_SEGMENT_BYTES && self.bytes.div_ceil(full) == u64::from(self.segments))
             .then_some(full)
     }
 
-    /// Where its first so many segments end; they are of one size where they are not full.
+    /// The end of its first `segments` segments; segments that are not full have one size.
     fn upto(&self, segments: u32) -> u64 {
         let part = |all: u128| u128::from(self.bytes) * u128::from(segments) / all;
         match self.full_bytes() {
@@ -336,7 +341,7 @@ impl Unit {
         }
     }
 
-    /// The segment to which the byte after so many belongs.
+    /// The segment of the byte that follows the first `written` bytes.
     fn segment_at(&self, written: u64) -> u32 {
         if let Some(full) = self.full_bytes() {
             return (written / full) as u32;

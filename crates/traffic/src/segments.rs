@@ -1,9 +1,8 @@
-//! What the packets of sampled flows carry: nothing, a full segment, or the remainder of a file.
+//! The payload of packets of sampled flows: none, a full segment, or the remainder of a file.
 //!
 //! A file of S bytes travels as ⌈S/m⌉ packets of up to m bytes, all full but the last, beside *control* packets without
-//! payload: the SYN, often the FIN. A sampled record of one packet shows which kind of packet it was. A kind of which
-//! each flow has one packet is sampled alone as often as the SYN is, whatever the law of lengths. Among records of one
-//! packet:
+//! payload: the SYN, often the FIN. A sampled record of one packet shows the kind of this packet. A kind that occurs
+//! once in each flow is sampled alone as often as the SYN is, whatever the law of lengths. Among records of one packet:
 //!
 //! ```text
 //!   without payload, over those of the SYN  →  control packets of a flow, beside the SYN
@@ -11,9 +10,9 @@
 //!   with a FIN, over those of the SYN       →  the share of flows that have one
 //! ```
 //!
-//! The payload of those that are not full has the law of the last packet. So a flow of L packets, c of them control,
-//! carried (L − c − 1)·m bytes and what a last packet carries. Where all packets are full, sizes are whole segments.
-//! Elsewhere the law of sizes has no steps, and last packets also show how many short files there are
+//! The payload of packets that are not full has the law of the last packet. So a flow of L packets, c of them
+//! control, carried (L − c − 1)·m bytes plus the payload of a last packet. Where all packets are full, sizes are
+//! whole segments. Otherwise the law of sizes has no steps, and last packets also show how many short files there are
 //! (`nilometer_stat::inversion`). Where each flow has a FIN, flows are counted by both SYN and FIN. A full segment is
 //! the median payload of packets, each weighted by its payload.
 
@@ -29,22 +28,23 @@ use crate::files::payload_bytes;
 
 /// No IP packet has more payload.
 const PAYLOAD_MAX: u64 = 65_535;
-/// More control packets than these are acknowledgements that lie among the others.
+/// With more control packets than this, acknowledgements are among them.
 const CONTROL_MAX: f64 = 4.0;
-/// A packet is full that has so much of a segment: options of headers take the rest.
+/// A packet with this share of a segment is full: options of headers take the rest.
 const FULL: f64 = 0.98;
-/// Last packets that are not full, over SYNs, where sizes are anything but whole segments.
+/// The least and the greatest ratio of last packets that are not full to SYNs, if sizes are not whole
+/// segments.
 const PARTIAL_LEAST: f64 = 0.85;
 const PARTIAL_MOST: f64 = 1.1;
-/// Counts are equal if they differ by at most so many standard deviations.
+/// Counts are equal if they differ by at most this many standard deviations.
 const DEVIATIONS: f64 = 3.0;
-/// Last packets that stand for all, and as many sizes at most for a length.
+/// Number of last packets that represent all of them, and the most sizes for one length.
 const LASTS: usize = 32;
-/// Last packets that stand for all of one part of a segment.
+/// Number of last packets that represent those of one part of a segment.
 const OF_PART: usize = 8;
-/// Sizes that would stand for a length which all flows have.
+/// Number of sizes that would represent a length shared by all flows.
 const SIZES_OF_ALL: f64 = 512.0;
-/// Every so many-th last packet is taken next; odd, so that each has its turn.
+/// The stride through the last packets; odd, so that each is used.
 const PACE: usize = 13;
 
 /// Records of one packet: SYNs, and the others by their payload.
@@ -59,20 +59,20 @@ pub(crate) struct Singles {
 /// How flows divide files into packets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segments {
-    /// Packets of a flow that carry nothing.
+    /// Packets of a flow without payload.
     pub control: u32,
     /// Payload of a full packet.
     pub full: f64,
-    /// Payload of the last packet, ascending: each is as probable as another.
+    /// Payload of the last packet: equally probable values, ascending.
     pub lasts: Vec<f64>,
-    /// The same by sixteenths of a segment, where sizes are not whole segments.
+    /// Last packets by sixteenths of a segment, if sizes are not whole segments.
     pub remainders: Option<Remainders>,
-    /// Last packets of each part, over a segment, ascending: each is as probable as another.
+    /// Last packets of each part, relative to a segment: equally probable values, ascending.
     of_parts: [[f64; OF_PART]; PARTS],
 }
 
 impl Singles {
-    /// Takes a record, if it is of one packet.
+    /// Takes a record, if it has one packet.
     pub fn note(&mut self, record: &FlowRecord) {
         if record.packets != 1 {
             return;
@@ -87,7 +87,7 @@ impl Singles {
         }
     }
 
-    /// Adds those of other records.
+    /// Adds the counts of other records.
     pub fn merge(&mut self, more: &Singles) {
         self.syns += more.syns;
         self.ends += more.ends;
@@ -96,7 +96,7 @@ impl Singles {
         }
     }
 
-    /// Packets of a flow that flags identify: the SYN, and the FIN where there are as many.
+    /// Packets of a flow that flags identify: the SYN, and the FIN if there are as many FINs.
     pub fn marks(&self) -> u32 {
         let (syns, ends) = (self.syns as f64, self.ends as f64);
         let apart = DEVIATIONS * libm::sqrt(syns + ends);
@@ -165,8 +165,8 @@ fn part_of(payload: f64, full: f64) -> usize {
     ((payload / full * PARTS as f64) as usize).min(PARTS - 1)
 }
 
-/// Last packets of one part, over a segment. Where there are none, and in the last part, which has full packets, too,
-/// they are spread evenly.
+/// Last packets of one part, relative to a segment. If there are none, and in the last part, which also has full
+/// packets, they are spread evenly.
 fn of_part(partial: &[(f64, f64)], full: f64, part: usize) -> [f64; OF_PART] {
     let of_part = || partial.iter().filter(|(payload, _)| part_of(*payload, full) == part);
     let all: f64 = of_part().map(|(_, count)| count).sum();
@@ -183,16 +183,16 @@ fn of_part(partial: &[(f64, f64)], full: f64, part: usize) -> [f64; OF_PART] {
 }
 
 impl Segments {
-    /// Full packets of a file that travels as `from` to `to` packets, where that is one number.
+    /// Full packets of a file that travels as `from` to `to` packets, if that is a single number.
     pub fn full_packets(&self, (from, to): (f64, f64)) -> Option<usize> {
         let full = from - f64::from(self.control) - 1.0;
         (from == to && full >= 0.0).then_some(full as usize)
     }
 
-    /// Sizes of files that travel as `from` to `to` packets, each as probable as another, more of them where the
-    /// `share` of the flows is greater. Last packets are those of such files, if their `parts` of a segment are known,
-    /// or of all. Lengths and last packets go through their values at different paces, so that neither tells the
-    /// other.
+    /// Equally probable sizes of files that travel as `from` to `to` packets, more of them if the `share` of these
+    /// flows is greater. Last packets are those of such files, if their `parts` of a segment are known, otherwise
+    /// those of all files. Lengths and last packets step through their values with different strides, so that they are
+    /// independent.
     pub fn sizes(
         &self,
         (from, to): (f64, f64),
@@ -216,7 +216,7 @@ impl Segments {
         (0..count).map(size).collect()
     }
 
-    /// The last packet, over a segment, below which this share of them lies, where parts have these shares.
+    /// The quantile `share` of last packets, relative to a segment, if parts have these shares.
     fn last(&self, parts: &[f64; PARTS], share: f64) -> f64 {
         let mut rank = share * parts.iter().sum::<f64>();
         for (of_part, lasts) in parts.iter().zip(&self.of_parts) {
@@ -237,7 +237,7 @@ mod tests {
         Singles { syns, ends: 0, by_payload: by_payload.iter().copied().collect() }
     }
 
-    /// A hundred SYNs, as many FINs, half as many last packets of 700 bytes, and full ones.
+    /// A hundred SYNs, as many FINs, half as many last packets of 700 bytes, and full packets.
     #[test]
     fn control_packets_are_counted_against_syns() {
         let found = singles(100, &[(0, 104), (700, 50), (1_460, 900)]).segments();
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(found.sizes((2.0, 2.0), 0.1, None), [0.0]);
     }
 
-    /// Each length of a bin is as probable as another, and so is each last packet of it.
+    /// The lengths of a bin are equally probable, and so are their last packets.
     #[test]
     fn sizes_of_a_bin_have_its_mean() {
         let found = singles(100, &[(0, 3), (400, 100), (1_000, 900)]).segments().expect("segments");
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Last packets of parts of which none was sampled, and of one where all had 400 bytes, behind two full packets.
+    /// Last packets of parts without a sample, and of a part where all had 400 bytes, behind two full packets.
     #[test]
     fn last_packets_follow_the_known_parts() {
         let found = singles(100, &[(0, 100), (400, 60), (900, 45), (1_600, 900)]).segments();

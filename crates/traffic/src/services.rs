@@ -1,11 +1,12 @@
 //! Which direction of a service carries files, where packets were sampled.
 //!
-//! A connection carries one file, in the larger of its directions; the other one acknowledges it and asks for it. Of
+//! A connection carries one file, in the larger of its directions; the other one requests and acknowledges it. For
 //! whole flows that is decided connection by connection (`biflows`). With sampling, a direction without a sampled
 //! packet looks like one that does not exist, and a packet without payload may belong to either. But connections of
-//! one service, identified by the lower of their ports, are mostly alike. So the payload of all its sampled packets
-//! is added up by direction. A direction with less than a tenth of it *returns*: its flows are acknowledgements and
-//! requests, and no files. Where both directions carry payload, as between peers, flows of both are files.
+//! one service, identified by the lower of their ports, are mostly similar. So the payload of all its sampled
+//! packets is summed by direction. A direction with less than a tenth of it *returns*: its flows are
+//! acknowledgements and requests, not files. Where both directions carry payload, as between peers, flows of both
+//! are files.
 
 use alloc::collections::BTreeMap;
 
@@ -13,10 +14,11 @@ use nilometer_flow::FlowRecord;
 
 use crate::files::payload_bytes;
 
-/// A way returns that carries less than one in so many bytes.
+/// A direction returns if it carries less than one in this many bytes.
 const RETURNS: u128 = 10;
 
-/// The payload of each service's sampled packets, from clients and from servers. There are no more than ports.
+/// The payload of each service's sampled packets, from clients and from servers. The number of services is
+/// limited by that of ports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
     of: BTreeMap<u16, [u128; 2]>,
@@ -27,13 +29,13 @@ fn service(record: &FlowRecord) -> u16 {
 }
 
 impl Services {
-    /// Adds what a sampled record carried.
+    /// Adds the payload of a sampled record.
     pub fn note(&mut self, record: &FlowRecord) {
         let both = self.of.entry(service(record)).or_default();
         both[usize::from(record.is_from_client())] += u128::from(carried(record));
     }
 
-    /// Is a flow one of those that answer a file of the other way?
+    /// Does a flow only request or acknowledge a file of the other direction?
     pub fn returns(&self, record: &FlowRecord) -> bool {
         let both = self.of.get(&service(record)).copied().unwrap_or_default();
         let way = usize::from(record.is_from_client());
@@ -41,7 +43,7 @@ impl Services {
     }
 }
 
-/// Payload of a record; options of headers look like payload, and are none.
+/// Payload of a record; options of headers, which look like payload, do not count.
 fn carried(record: &FlowRecord) -> u64 {
     if record.only_acknowledges() { 0 } else { payload_bytes(record) }
 }
@@ -85,10 +87,10 @@ mod tests {
             services.note(record);
         }
         assert!(services.returns(&up) && !services.returns(&down));
-        // Time stamps are no payload.
+        // Time stamps are not payload.
         assert!(services.returns(&taken) && !services.returns(&sent));
         assert!(peers.iter().all(|record| !services.returns(record)));
-        // Of a service of which nothing carried anything, and of one that was never seen, nothing is known.
+        // Nothing is known about a service without payload, or about one that was never seen.
         assert!(!services.returns(&alone) && !services.returns(&record((1, 2), 1, 0)));
     }
 }

@@ -1,24 +1,24 @@
-//! How many sessions were active: the paper's two ways of telling.
+//! The number of active sessions, by the paper's two methods.
 //!
 //! *The direct method* spreads the lifetime of each address pair, from its first flow's start to its
 //! last flow's end, over the intervals. It fails on exported records: routers stamp the end of a flow
 //! some 454 ms late (Table 2), each pair lives longer by as much, and the sessions are overestimated.
 //!
-//! *Figure 4* does not look at ends. It asks how many sessions it would take to carry the interval's
-//! bytes: sessions are added one by one, each alternates between waiting for a draw of
-//! P(InterConnection) and asking for a draw of P(FileSize) until the interval is over, and when the
-//! bytes are reached the sessions are counted. That is done N times; the answer is the mean.
+//! *Figure 4* does not use ends. It estimates how many sessions are needed to carry the interval's bytes:
+//! sessions are added one by one, each alternates between waiting for a draw of P(InterConnection) and
+//! requesting a draw of P(FileSize) until the interval is over, and when the bytes are reached the sessions
+//! are counted. That is done N times; the result is the mean.
 //!
-//! A session is not begun at the interval's beginning: it waits then, in the midst of a gap, as sessions do that go on
-//! from interval to interval (section 4.1). So its first wait is what is left of a gap (`arrivals` draws the same for
-//! those that are performed), and it makes as many connections as the interval holds mean gaps. A whole gap
-//! instead makes (c² - 1)/2 more of each session, c² being the square of the gaps' coefficient of variation:
-//! 31 % of an interval of few gaps, which the sessions so counted then lack.
+//! A session does not begin at the interval's beginning: it is then in the middle of a gap, like sessions that
+//! continue from interval to interval (section 4.1). So its first wait is the rest of a gap (`arrivals` draws the same
+//! for sessions that are played), and it makes as many connections as the interval holds mean gaps. Beginning with a
+//! whole gap instead would make (c² - 1)/2 more connections in each session, where c² is the square of the gaps'
+//! coefficient of variation: 31 % of an interval of few gaps, and the number of sessions would be too small by that.
 //!
-//! It counts right what its laws describe, and two things are not in them. Of sessions of a few connections the
-//! gaps that their end cuts off are not seen, and those that are seen are the short ones. And gaps are those of all
-//! connections, files those of such as carry one: where many carry none, as many sessions carry the bytes as
-//! have a file at each connection.
+//! It is right for what its laws describe, but they lack two things. In sessions of a few connections, gaps that
+//! the end cuts off are not observed, and the observed ones are the short ones. And gaps are those of all
+//! connections, but files only of those that carry one: if many carry none, the count is that of sessions with a
+//! file at each connection.
 //!
 //! A heavy tail makes single trials differ wildly (one file may fill the interval), so the last
 //! session of a trial is counted by the share of its bytes that was still needed, not as a whole.
@@ -30,19 +30,20 @@ use nilometer_stat::{Empirical, Residual, Rng, Sampler};
 
 use crate::random_streams;
 
-/// Sessions that one trial adds at most.
+/// The most sessions that one trial adds.
 const SESSIONS_MAX: u32 = 10_000_000;
-/// Connections that one trial imitates at most, over all its sessions.
+/// The most connections that one trial simulates, over all its sessions.
 const CONNECTIONS_MAX: u64 = 50_000_000;
 
-/// Trials of an interval: as many, or as come to about so many connections, but some always.
+/// Number of trials of an interval, reduced if they would simulate too many connections, but never below a
+/// minimum.
 const TRIALS: f64 = 100.0;
 const TRIED_CONNECTIONS: f64 = 2e7;
 const TRIALS_MIN: f64 = 4.0;
-/// The seed of their random numbers: the same sessions for the same demand, whoever asks.
+/// The seed of their random numbers: the same demand always gives the same sessions.
 const SEED: u64 = 1;
 
-/// Connections that a session may make within an interval for trials to be made of it.
+/// The most connections of a session within an interval for which trials are made.
 const RENEWALS_MAX: f64 = 50_000.0;
 
 /// One interval's demand.
@@ -50,13 +51,13 @@ const RENEWALS_MAX: f64 = 50_000.0;
 pub struct Demand {
     /// Its number; each has its own random numbers.
     pub interval: u32,
-    /// Payload bytes to be carried.
+    /// Payload bytes to carry.
     pub bytes: u64,
     /// Its length in seconds.
     pub duration_s: f64,
 }
 
-/// Figure 4 with as many trials as steady its mean: active sessions of an interval, as models count them.
+/// Active sessions of an interval, as in models: Figure 4 with enough trials for a stable mean.
 pub fn active(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
     let connections = demand.bytes as f64 / file_size.mean().max(1.0);
     let trials = (TRIED_CONNECTIONS / connections.max(1.0)).clamp(TRIALS_MIN, TRIALS);
@@ -90,14 +91,13 @@ pub fn figure_4(
     sum / f64::from(trials)
 }
 
-/// The same question answered by mean rates, where no session could connect within the interval
-/// even once and trials would add sessions for ever, or where each connects so often that its trials would
-/// all come to the mean.
+/// The number of sessions by mean rates: used if no session could connect within the interval even once, so
+/// that trials would add sessions for ever, or if each connects so often that all trials would give the mean.
 fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
     demand.bytes as f64 / file_size.mean() * gaps.mean() / demand.duration_s
 }
 
-/// One trial, which adds so many sessions and imitates so many connections at most.
+/// One trial, limited in the sessions that it adds and in the connections that it simulates.
 fn one_trial(
     demand: Demand,
     (file_size, rest, gaps): (&Sampler, &Residual, &Sampler),
@@ -133,8 +133,8 @@ pub struct PairLifetime {
     pub last_end_s: f64,
 }
 
-/// The direct method: mean pairs alive in each of the intervals, of `interval_s` seconds each but for the last,
-/// which may be shorter; `lengths_s` are theirs.
+/// The direct method: mean pairs alive in each of the intervals, of `interval_s` seconds each except for the
+/// last, which may be shorter; `lengths_s` are their lengths.
 pub fn direct(lives: &[PairLifetime], interval_s: f64, lengths_s: &[f64]) -> Vec<f64> {
     let mut alive = vec![0.0; lengths_s.len()];
     overlaps(lives, interval_s, lengths_s.len(), |index, seconds| {
@@ -143,18 +143,18 @@ pub fn direct(lives: &[PairLifetime], interval_s: f64, lengths_s: &[f64]) -> Vec
     alive
 }
 
-/// How long pairs were alive in each interval, all together, ns: whole numbers, of which the sum does not
-/// depend on who is added first.
+/// The total time for which pairs were alive in each interval, ns: whole numbers, whose sum does not depend
+/// on the order.
 #[derive(Clone, Debug)]
 pub(crate) struct Alive(Vec<u128>);
 
 impl Alive {
-    /// Nobody is.
+    /// No pair is alive.
     pub fn new(count: usize) -> Alive {
         Alive(vec![0; count])
     }
 
-    /// These pairs are.
+    /// The times of these pairs.
     pub fn of(lives: &[PairLifetime], interval_s: f64, count: usize) -> Alive {
         let mut alive = Alive::new(count);
         overlaps(lives, interval_s, count, |index, seconds| {
@@ -163,12 +163,12 @@ impl Alive {
         alive
     }
 
-    /// Adds others.
+    /// Adds the times of other pairs.
     pub fn add(&mut self, more: &Alive) {
         self.0.iter_mut().zip(&more.0).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Mean number of pairs alive in each interval, whose length is `length_s` of its place.
+    /// Mean number of pairs alive in each interval, whose length is `length_s` of its index.
     pub fn means(&self, length_s: impl Fn(usize) -> f64) -> Vec<f64> {
         let mean = |(at, nanos): (usize, &u128)| *nanos as f64 / (length_s(at) * NANOS);
         self.0.iter().enumerate().map(mean).collect()
@@ -178,7 +178,7 @@ impl Alive {
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
-/// Gives each interval in which a life lies, and how long, seconds.
+/// Yields each interval that overlaps a life, and the overlap, seconds.
 fn overlaps(
     lives: &[PairLifetime],
     interval_s: f64,
@@ -268,14 +268,14 @@ mod tests {
         assert_eq!(of(u64::MAX, (1_000, 30)), 3.0);
         assert_eq!(of(u64::MAX, (1_000, 31)), 4.0);
         assert_eq!(of(u64::MAX, (5, 1_000)), 5.0);
-        // No limit is met: the last session counts by the share of its bytes that was needed.
+        // No limit is reached: the last session counts by the share of its bytes that was needed.
         assert_eq!(of(2_000, (5, 1_000)), 2.0);
         assert_eq!(of(2_250, (5, 1_000)), 2.25);
         assert_eq!(of(1_000, (1, 1_000)), 1.0);
     }
 
-    /// Where the shortest gap is as long as the interval rates answer, and where it is shorter trials do, in the
-    /// mean as rates would.
+    /// If the shortest gap is as long as the interval, rates are used; if it is shorter, trials are, with the
+    /// same mean.
     #[test]
     fn a_gap_as_long_as_the_interval_is_answered_by_rates() {
         let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(figure_4(some, &sizes, &gaps, 0, 1), 0.0);
     }
 
-    /// Gaps of which few are long: a session that began with a whole one would make half as many connections again
-    /// of its six.
+    /// Few gaps are long: a session that began with a whole gap would make half as many connections again as its
+    /// six.
     #[test]
     fn a_session_begins_within_a_gap() {
         let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");

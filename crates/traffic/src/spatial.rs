@@ -1,8 +1,8 @@
-//! Who talks to whom: address pairs that keep both popularities and do not collide.
+//! Address pairs of sessions, which keep the popularity of both sides and do not collide.
 //!
 //! Each session draws its source and its destination by the alias method. Two sessions active at the
 //! same time should not share a pair (they would be one pair of hosts with twice the connections).
-//! Drawing again would bend the law: the most popular pair collides most and would be thinned out.
+//! Drawing again would distort the law: the most popular pair collides most and would become rarer.
 //! Instead two sessions of the interval exchange their destinations: every source and every
 //! destination is then used exactly as often as it was drawn. Where the pools are too small for
 //! that, the pair is kept and the collision counted.
@@ -42,12 +42,12 @@ pub struct Spatial {
 }
 
 impl Spatial {
-    /// Popularities by rank, and the share of sessions that speak IPv6.
+    /// With popularities by rank, and the share of IPv6 sessions.
     pub fn new(sources: Alias, destinations: Alias, ipv6_share: f64, seed: u64) -> Spatial {
         Spatial { sources, destinations, ipv6_share, seed }
     }
 
-    /// The pair that the session of `slot` in `interval` draws, before collisions are looked at.
+    /// The pair that the session of `slot` in `interval` draws, before collisions are resolved.
     fn draw(&self, interval: u32, slot: u32) -> Pair {
         let index = u64::from(interval) << 32 | u64::from(slot);
         let mut rng = Rng::new(self.seed, random_streams::PAIRS, index);
@@ -58,7 +58,8 @@ impl Spatial {
 
     /// Pairs for the sessions of one interval, given by their slots; `busy` are slots and pairs of
     /// sessions that are still active from before (a slot's own is over when its next one begins).
-    /// Returns the pairs in the same order, and the collisions that no exchange could mend.
+    /// Returns the pairs in the same order, and the number of collisions that no exchange could
+    /// resolve.
     pub fn pairs(&self, interval: u32, slots: &[u32], busy: &[(u32, Pair)]) -> (Vec<Pair>, u64) {
         let mut pairs: Vec<Pair> = slots.iter().map(|&slot| self.draw(interval, slot)).collect();
         let mut uses = Uses::new();

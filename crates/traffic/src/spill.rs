@@ -5,7 +5,7 @@ use alloc::string::String;
 
 /// Storage of spilled partitions, by number.
 pub trait SpillStore: Sync {
-    /// Appends to a partition: one of the partitioner's, or one of another number that a large one is split into.
+    /// Appends to a partition: one of the partitioner's, or, under another number, a part of a large one.
     ///
     /// # Errors
     /// Why there is no room for it.

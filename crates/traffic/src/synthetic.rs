@@ -1,11 +1,11 @@
 //! The embedded input: synthetic flow records, so that the main job runs with no file at all.
 //!
-//! A minute of an imagined access network, made of what is known of real ones and said to be
+//! A minute of an imagined access network, with known properties of real ones, and labelled as
 //! synthetic wherever it is shown: files with a lognormal body and a Pareto tail of exponent 1.2,
 //! Zipf-distributed addresses, pairs that connect in bursts with pauses up to five seconds, three
-//! intervals whose volumes differ by more than twofold, and around them what every real export
-//! holds besides: acknowledgement flows, short requests, look-ups over UDP, connections whose start
-//! or end was missed. The records pass through the estimation like any other input.
+//! intervals whose volumes differ by more than twofold, and the other content of every real export:
+//! acknowledgement flows, short requests, look-ups over UDP, connections whose start or end was
+//! missed. The records pass through the estimation like any other input.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,40 +1,40 @@
 //! Starts and ends of flows, inferred for records without TCP flags.
 //!
 //! Some routers do not record TCP flags (Harpoon, section 4.1), above all where hardware forwards. Every packet of a
-//! connection has some flag, so a TCP record whose flags are zero comes from such a router. What a SYN and a FIN would
-//! have shown is then inferred. With flags, a flow of which either was not seen is no file. Most of the work is
-//! therefore to find the flows that were not seen whole, and each step below finds some of them:
+//! connection has some flag, so a TCP record whose flags are zero comes from such a router. The information of SYN and
+//! FIN is then inferred. With flags, a flow without a visible SYN or FIN is not a file. Most of the work is therefore
+//! to find the flows that were not seen whole, and each step below finds some of them:
 //!
 //! 1. **Reported ends.** An exporter that gives the reason why a record ended (flowEndReason) has seen the FIN or RST,
 //!    though it does not show it: *end of flow* is an end. If it gives this reason for any record, a record with another
 //!    reason has no end.
-//! 2. **Silence.** Records of one five-tuple are pieces of one flow where up to 15 s lie between them, the usual inactive
-//!    timeout. Over a longer silence they are still one connection if little time passed: the earlier one did not end,
-//!    and the later one did not begin. The threshold is read off the records: logarithms of the gaps are taken for a
-//!    mixture of two normal laws, gaps within connections and gaps between them, and the threshold is where the second
-//!    becomes the likelier one. Where two laws cannot be separated it is a minute, within which a host does not
+//! 2. **Silence.** Records of one five-tuple are pieces of one flow where up to 15 s lie between them, the usual
+//!    inactive timeout. Beyond that they are still one connection if the silence is below a threshold: the earlier one
+//!    did not end, and the later one did not begin. The threshold is estimated from the records: logarithms of the gaps
+//!    are modelled as a mixture of two normal laws, gaps within connections and gaps between them, and the threshold is
+//!    where the second becomes likelier. If two laws cannot be separated it is a minute, within which a host does not
 //!    reuse its ports (TIME-WAIT).
 //! 3. **Packets.** Three packets without payload open a connection (SYN, SYN-ACK, ACK), and three more close it (FIN,
 //!    FIN-ACK, ACK); at least two of the six come from either side. A connection with fewer packets than its payload
 //!    takes in full segments, plus these, was not seen whole. If most connections of a host are like that, not all of
 //!    its packets were metered, and none of its connections counts as whole. Where connections are seen in both
-//!    directions, an unanswered flow is no connection.
+//!    directions, an unanswered flow is not a connection.
 //! 4. **The end of the input.** A flow that fell silent less than 15 s before the input ended may continue: an exporter
 //!    would not have expired it either. So may one that fell silent less than 15 s before its hosts did, if it was not
-//!    their last: a host that leaves closes its connections first, while one that is cut off (captures are laid side by
-//!    side, a host is unplugged) leaves several. Nothing begins within a second of the input's first instant.
+//!    their last: a host that leaves closes its connections first, while one that is cut off (captures were merged, a
+//!    host was unplugged) leaves several open. Nothing begins within a second of the input's first instant.
 //!
 //! Two cases cannot be decided: a connection that was left open, silent for long, by hosts that are still there; and
-//! which side of a closed one sent no FIN, because the other's RST came first. Where ends are reported, the law of
-//! sizes is that of the same trace with flags (KS at most 0.02 on nine real traces). Where they are not, it is near
-//! (0.02 to
-//! 0.07) on five traces, and far (0.13 to 0.5) on four in which such connections abound. A classifier trained on the
-//! flags of the other traces misses these four as well (0.13 to 0.5).
+//! which side of a closed connection sent no FIN, because the other's RST came first. Where ends are reported, the
+//! law of sizes is that of the same trace with flags (KS at most 0.02 on nine real traces). Otherwise it is close
+//! (0.02 to 0.07) on five traces, and far off (0.13 to 0.5) on four in which such connections abound. A classifier
+//! trained on the flags of the other traces misses these four as well (0.13 to 0.5).
 //!
-//! Packets are no evidence where most flows of the input lack them: this exporter does not count them.
+//! Packet counts are not evidence if most flows of the input lack packets: then the exporter does not count
+//! all of them.
 //!
-//! What was inferred is counted. A record of sampled packets whose flags are zero is left alone: not even the first
-//! packet of its flow need have been sampled.
+//! Inferred starts and ends are counted. A record of sampled packets whose flags are zero is not changed: even the
+//! first packet of its flow may not have been sampled.
 
 pub(crate) mod evidence;
 pub(crate) mod gaps;
@@ -54,15 +54,15 @@ use crate::lengths::is_sampled;
 use evidence::{Evidence, RelatedFlows};
 use predecessors::Predecessors;
 
-/// Flows of records without flags. What was inferred stands in their flags, as SYN and FIN.
+/// Flows of records without flags. Inferred starts and ends are in their flags, as SYN and FIN.
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     pub flows: Vec<FlowRecord>,
     /// Records that were joined to an earlier one.
     pub joined: u64,
-    /// Starts and ends inferred.
+    /// Number of inferred starts.
     pub starts: u64,
-    /// See `starts`.
+    /// Number of inferred ends.
     pub ends: u64,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn mark_reported_end(record: &mut FlowRecord) {
     }
 }
 
-/// Joins the pieces among records which have all of their tuples, in the order of their starts.
+/// Joins pieces of flows; `records` must have all records of their tuples, in the order of their starts.
 pub(crate) fn join(
     mut bare: Vec<FlowRecord>,
     threshold_ns: u64,
@@ -99,8 +99,8 @@ pub(crate) fn join(
     (flows, joined)
 }
 
-/// Tells of flows, which have all of their address pairs and are in the order of their starts, whether each
-/// began and ended.
+/// Infers for each flow whether it began and ended; `flows` must have all flows of their address pairs, in
+/// the order of their starts.
 pub(crate) fn mark(
     flows: Vec<FlowRecord>,
     joined: u64,
@@ -172,7 +172,7 @@ mod tests {
             // Cut by the active timeout, and whole between the ends.
             record(1, 2 * minute, 3 * minute),
             record(1, 3 * minute + SECOND_NS / 10, 4 * minute),
-            // The same ports again, much later.
+            // The same ports, reused much later.
             record(1, 9 * minute, 9 * minute + SECOND_NS),
             // Under way as the input begins, and as it ends; the hosts are there throughout.
             record(2, SECOND_NS / 2, minute),

@@ -1,22 +1,22 @@
-//! The number of flows behind sampled records without TCP flags, those without any sampled packet included.
+//! The number of flows behind sampled records without TCP flags, including flows without any sampled packet.
 //!
 //! Where flags are recorded, flows are counted by their SYNs. Without flags, only the number of sampled packets of
-//! each seen flow is left. Beside exporters of the same sampling interval that record flags, flows without are taken
-//! to be like theirs: as many for each seen one. Otherwise the number is *not identified*: short unseen flows may be
-//! arbitrarily many. It has a lower bound, Chao's estimator of unseen species (*Scandinavian Journal of Statistics*
-//! 11, 1984): if f1 flows were seen by one packet and f2 by two, at least f1²/(2 f2) were not seen, whatever the law
-//! of their lengths. It has an upper bound too, because a connection has at least two packets each way. The lower
-//! bound stands for the number, and both are the interval.
+//! each seen flow is known. If other exporters with the same sampling interval record flags, the ratio of flows to
+//! seen flows is assumed to be theirs. Otherwise the number is *not identified*: there may be arbitrarily many short
+//! unseen flows. It has a lower bound, Chao's estimator of unseen species (*Scandinavian Journal of Statistics* 11,
+//! 1984): if f1 flows were seen by one packet and f2 by two, at least f1²/(2 f2) were not seen, whatever the law of
+//! their lengths. It has an upper bound too, because a connection has at least two packets each way. The lower bound
+//! is used as the number, and both bounds as its interval.
 //!
-//! The inversion needs records with SYNs. So SYNs are assigned to records in the numbers there would be: to one in N of
-//! those with two packets or more, whose SYN is one of many, and to as many of the others as are missing.
+//! The inversion needs records with SYNs. So SYNs are assigned to records in the expected numbers: to one in N of those
+//! with two packets or more, and the missing ones to the others.
 
 use alloc::collections::BTreeMap;
 
 use nilometer_stat::ConfidenceInterval;
 use nilometer_stat::inversion::{Inversion, InversionError, PacketRoles, SampledFlows};
 
-/// Packets of a flow at least.
+/// The fewest packets of a flow.
 const PACKETS_MIN: f64 = 2.0;
 /// Deviations of a normal law between which 95 % lie.
 const DEVIATIONS_95: f64 = 1.96;
@@ -48,7 +48,7 @@ pub(crate) fn invert(
     let flows = flows_of_seen.map_or_else(|| chao1(counts), |of| seen * of).min(most);
     let mut missing = libm::round(flows / n).max(1.0) as u64;
     let mut sampled = SampledFlows::new(interval)?.with_roles(roles);
-    // From the longest on: what is missing of one in N comes from the shortest.
+    // From the longest on: what one in N lacks is taken from the shortest.
     for (&packets, &records) in counts.iter().rev() {
         let is_shortest = counts.keys().next() == Some(&packets);
         let share = libm::round(records as f64 / n) as u64;
@@ -77,7 +77,7 @@ mod tests {
         let counts = |of: &[(u64, u64)]| of.iter().copied().collect::<Counts>();
         assert_eq!(chao1(&counts(&[(1, 100), (2, 49)])), 149.0 + 99.0);
         assert_eq!(chao1(&counts(&[(2, 7)])), 7.0);
-        // Flows of 20 packets each, one in ten of which is sampled: nearly all are told.
+        // Flows of 20 packets each, one in ten of which is sampled: nearly all flows are counted.
         let (mut rng, mut seen) = (Rng::new(1, 0x756e, 0), Counts::new());
         for _ in 0..10_000 {
             let packets = (0..20).filter(|_| rng.below(10) == 0).count() as u64;

@@ -17,7 +17,7 @@ use crate::vectors::{SessionVector, Vectors};
 /// Knots of a law's table.
 const KNOTS: usize = 2_048;
 
-/// What the table does not say.
+/// Options that the table does not contain.
 #[derive(Clone, Debug)]
 pub struct VectorModelOptions {
     /// Tool and version.
@@ -94,7 +94,7 @@ fn gaps(session: &SessionVector) -> impl Iterator<Item = f64> {
     session.connections.windows(2).map(|two| two[1].after_s - two[0].after_s)
 }
 
-/// The law of these values; of none, all mass at `otherwise`. Gaps of nothing count as a nanosecond.
+/// The law of these values; without values, all mass at `otherwise`. Gaps of zero count as a nanosecond.
 fn law(values: Vec<f64>, otherwise: f64) -> Empirical {
     let values = if values.is_empty() { vec![otherwise] } else { values };
     let values = values.into_iter().map(|value| value.max(1e-9)).collect();

@@ -1,13 +1,13 @@
-//! A plan of whole sessions, as the joint table has them.
+//! A plan of whole sessions from the joint table.
 //!
-//! Each session of the table is a slot of the plan: its start and its pair of hosts stay what they were, so that
-//! arrivals, hosts, pairs and their popularity come out as they are for any seed. What is done in a slot is drawn: of
-//! sessions of the same service and quarter of the run that carried about as much, one of four neighbours in the order
-//! of bytes; one that would not be over by the end gives way to the slot's own. So a seed is a sample, sizes,
-//! exchanges and gaps among it. Neighbours of a heavy tail lie far apart: where bytes or connections of all are more
-//! than a hundredth off the table's, slots get their own content again, that which is farthest off first. Sessions
-//! that have more than a hundredth of all bytes or connections are not drawn but kept, as the judge's second samples
-//! keep them; sessions that an edge of the part cuts are drawn among their own. An exact plan draws nothing.
+//! Each session of the table is a slot of the plan: its start and its pair of hosts are kept, so that arrivals, hosts,
+//! pairs and their popularity are the same for any seed. The content of a slot is drawn: one of four neighbours in the
+//! order of bytes, among sessions of the same service and quarter of the run; a session that would not be over by the
+//! end is replaced by the slot's own. So each seed is a sample of sizes, exchanges and gaps. Neighbours in a heavy
+//! tail lie far apart: if total bytes or connections are more than a hundredth off the table's, slots get their own
+//! content again, the farthest off first. Sessions with more than a hundredth of all bytes or connections are not
+//! drawn but kept, as the judge's second samples keep them; sessions that an edge of the part cuts are drawn among
+//! each other. An exact plan draws nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -31,7 +31,7 @@ use crate::random_streams;
 use crate::script::{RoundTrip, Script};
 use crate::vectors::{Begins, ConnectionVector, SessionVector, Vectors};
 
-/// Sessions among which a slot's is drawn.
+/// Sessions from which a slot's session is drawn.
 const NEIGHBOURS: usize = 4;
 /// A session with more than this share of all bytes, or of all connections, is kept, if that is ten times a
 /// session's share as well.
@@ -45,24 +45,24 @@ const PORTS: core::ops::Range<u16> = 10_000..60_000;
 /// Which sessions a plan plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// Those of the table, each once.
+    /// The sessions of the table, each once.
     Exact,
-    /// Others like them, by this seed.
+    /// A sample of similar sessions, by this seed.
     Seed(u64),
 }
 
-/// What hosts of a role become.
+/// The addresses of hosts in a role.
 struct Hosts {
     pool: Pool,
     /// Ranks that share an address with another, because the pool is too small.
     folded: u64,
 }
 
-/// The plan of a model for whoever performs it, live or simulated: of its whole sessions where it has them, else
-/// of its laws. `arrivals` returns [`Planner::arrivals`] of a range, and may share it among threads.
+/// The plan of a model, for live or simulated play: from its whole sessions if it has them, otherwise from its
+/// laws. `arrivals` returns [`Planner::arrivals`] of a range, and may share it among threads.
 ///
 /// # Errors
-/// Where the model is not sound, asks for more than the limits, or is to be played exactly and has no sessions.
+/// Where the model is invalid, exceeds the limits, or an exact plan is requested of a model without sessions.
 pub fn plan_of_model(
     model: &TrafficModel,
     draw: Draw,
@@ -81,7 +81,7 @@ pub fn plan_of_model(
 /// The plan of a model's vectors, over as many intervals as the model has.
 ///
 /// # Errors
-/// Where the model is not sound, has no vectors, or they are more than a plan may hold.
+/// Where the model is invalid, has no vectors, or has more than a plan may hold.
 pub fn plan(model: &TrafficModel, draw: Draw) -> Result<Plan, PlanError> {
     model.check()?;
     let vectors = model.vectors.as_ref().ok_or(PlanError::NoConnections)?;
@@ -113,7 +113,7 @@ pub fn plan(model: &TrafficModel, draw: Draw) -> Result<Plan, PlanError> {
     Ok(made.finish((ranks[0], ranks[1]), clients.folded + servers.folded))
 }
 
-/// For each slot the session whose content it gets.
+/// For each slot, the session whose content it gets.
 fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
     let has = |one: &SessionVector| {
         let octets: u64 = one.connections.iter().map(|one| one.octets).sum();
@@ -157,11 +157,11 @@ fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
     contents
 }
 
-/// Gives slots their own content again until all of them carry what the table does, and have as many
-/// connections, to [`VOLUME_OFF_MAX`].
+/// Gives slots their own content again until the plan's bytes and connections are those of the table to
+/// within [`VOLUME_OFF_MAX`].
 fn keep_volume(contents: &mut [usize], volumes: &[[f64; 2]]) {
     let all = [0, 1].map(|of| volumes.iter().map(|volume| volume[of]).sum::<f64>().max(1.0));
-    // By how much a slot is off, in shares of all.
+    // The deviation of a slot, as shares of the totals.
     let off = |slot: usize, content: usize| {
         [0, 1].map(|of| (volumes[content][of] - volumes[slot][of]) / all[of])
     };
@@ -176,7 +176,7 @@ fn keep_volume(contents: &mut [usize], volumes: &[[f64; 2]]) {
         let [one_off, other_off] = [one, other].map(|slot| worst(off(slot, contents[slot])));
         other_off.total_cmp(&one_off).then(one.cmp(&other))
     });
-    // First what brings the sums nearer; and where that does not do, whatever is left.
+    // First slots that bring the sums closer; if that is not enough, any others.
     for is_last in [false, true] {
         for &slot in &order {
             if worst(sum) <= VOLUME_OFF_MAX {
@@ -197,18 +197,18 @@ fn lasts_s(session: &SessionVector) -> f64 {
     session.connections.last().map_or(0.0, |last| last.after_s)
 }
 
-/// A plan on its way.
+/// A plan in the making.
 struct Making<'a> {
     clients: &'a Hosts,
     servers: &'a Hosts,
-    /// The family that both pools have, where it is one alone.
+    /// The family that both pools have, if it is the only one.
     only: Option<Family>,
     end: Time,
     ends: Vec<Time>,
     /// Pauses are played without the network's share.
     plays_round_trips: bool,
     connections: Vec<(PlannedConnection, Option<usize>)>,
-    /// Of each, its packets and their bytes in the original.
+    /// For each connection, its packets and their bytes in the original.
     carried: Vec<[u64; 2]>,
     scripts: Vec<Script>,
     sessions: Vec<Session>,
@@ -273,7 +273,7 @@ impl<'a> Making<'a> {
             if start >= self.end {
                 break;
             }
-            // (The SYN is to pass the meter then, and is on its way to it before.)
+            // (The SYN must pass the meter at that time, so it is sent earlier.)
             let start = Time::from_nanos(start.as_nanos().saturating_sub(way_ns));
             if let Some((_, after_s)) = before {
                 self.gaps_s.push(one.after_s - after_s);
@@ -354,7 +354,8 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// What is asked of each is what is planned: another seed is another draw, and no fault of the run.
+    /// The intended volume of each interval is the planned one: another seed is another draw, not a deviation
+    /// of the run.
     fn intervals(&self) -> Vec<PlannedInterval> {
         let mut begins = Time::ZERO;
         let mut planned: Vec<PlannedInterval> = Vec::new();
@@ -411,8 +412,8 @@ impl Hosts {
     }
 }
 
-/// The volume of a table's connections that start in each of `count` equal intervals of its part, and what they
-/// carried.
+/// The number and the volume of a table's connections that start in each of `count` equal intervals of its
+/// part.
 pub fn intervals(vectors: &Vectors, count: usize) -> Vec<Interval> {
     let length_s = vectors.seconds / count as f64;
     let empty = |at: usize| Interval {

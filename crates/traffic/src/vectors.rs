@@ -1,9 +1,9 @@
 //! The joint table of a capture's model: whole sessions, with the vectors of their connections.
 //!
-//! What belongs together stays together: how often a pair connects, with which gaps, what each connection
-//! asks and is answered, and where in the order of popularity the pair's hosts stand. No law is fitted, and
-//! nothing is pooled over pairs; the table *is* the law. Addresses are not in it, only ranks. A connection vector is
-//! what Tmix calls so: who sends how much, in which turn and after which pause (Weigle et al., *ACM CCR* 36(3), 2006).
+//! Correlations are kept: how often a pair connects, with which gaps, the requests and answers of each connection, and
+//! the popularity ranks of the pair's hosts. No law is fitted, and nothing is pooled over pairs; the table *is* the
+//! law. It holds no addresses, only ranks. A connection vector is that of Tmix: which end sends how much, in which
+//! order and after which pause (Weigle et al., *ACM CCR* 36(3), 2006).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,15 +17,15 @@ use crate::script::{RoundTrip, Script, fastest_answers};
 
 mod observed;
 
-/// Sessions that a table may have at most.
+/// The most sessions of a table.
 pub const SESSIONS_MAX: usize = 1 << 20;
-/// Steps that a table may have at most, over all connections.
+/// The most steps of a table, over all connections.
 pub const STEPS_MAX: usize = 1 << 23;
-/// Fewer segments than this do not tell how an end acknowledges, and a smaller share of acknowledgements is that of
-/// one which waits.
+/// The fewest segments that show how an end acknowledges, and the share of acknowledgements below which it delays
+/// them.
 const SEGMENTS_MIN: u64 = 4;
 const ACKS_SHARE: f64 = 0.75;
-/// The smallest and largest segment that a connection is given of its original's.
+/// The smallest and largest segment of an original that its played connection adopts.
 const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 500..=1_460;
 
 /// Whole sessions of a part of the original.
@@ -112,7 +112,7 @@ pub enum Begins {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepVector(u8, u64, f64, i64, u32, f64);
 
-/// Which host is which rank.
+/// The rank of each host.
 struct Ranking(BTreeMap<IpAddr, u32>);
 
 impl Vectors {
@@ -158,14 +158,14 @@ impl Vectors {
         })
     }
 
-    /// Keeps its first so many seconds.
+    /// Keeps its first `seconds` seconds.
     pub fn cut(&mut self, seconds: f64) {
         self.seconds = self.seconds.min(seconds);
         self.sessions.retain(|session| session.start_s < self.seconds);
     }
 
-    /// Plays so many times as fast: starts and gaps are divided, what connections do and how long they think is
-    /// not. The part lasts until the last connection is over that was over within it.
+    /// Plays `speed` times as fast: starts and gaps are divided, but not what connections do and how long they
+    /// think. The part lasts until the end of the last connection that ended within it.
     pub fn speed_up(&mut self, speed: f64) {
         let mut over_s: f64 = 0.0;
         for session in &mut self.sessions {
@@ -178,7 +178,7 @@ impl Vectors {
         self.seconds = (self.seconds / speed).max(over_s.min(self.seconds));
     }
 
-    /// Leaves the rates at which transfers were seen out: each is as fast as its path.
+    /// Removes the rates at which transfers were seen: each is as fast as its path.
     pub fn unpace(&mut self) {
         let connections = self.sessions.iter_mut().flat_map(|session| &mut session.connections);
         connections.flat_map(|one| &mut one.steps).for_each(|step| step.5 = 0.0);
@@ -192,7 +192,7 @@ impl Vectors {
         [most(|session| session.source), most(|session| session.destination)]
     }
 
-    /// Holds a table that was read to what the planner relies on.
+    /// Checks a table that was read for everything that the planner relies on.
     ///
     /// # Errors
     /// The first thing found wrong.
@@ -227,7 +227,7 @@ impl Vectors {
 }
 
 impl SessionVector {
-    /// What the network takes on both sides of the meter.
+    /// The network's round trips on both sides of the meter.
     pub fn round_trip(&self) -> RoundTrip {
         let [client_ns, server_ns] = self.round_trip_us.map(|us| (us * 1e3) as u64);
         RoundTrip { client_ns, server_ns }
@@ -305,16 +305,16 @@ impl StepVector {
     }
 }
 
-/// An end that sends an acknowledgement for nearly every segment that it is sent; others wait for a second one
-/// (RFC 1122, section 4.2.3.2).
+/// Does an end acknowledge nearly every segment that it receives? Others wait for a second one (RFC 1122,
+/// section 4.2.3.2).
 fn acks_each(own: &Carried, other: &Carried) -> bool {
     let without_data = own.packets.saturating_sub(own.data_packets + own.resets);
-    // A SYN and a FIN are none, or are.
+    // Up to two of these packets are the SYN and the FIN.
     let acks = without_data.saturating_sub(2);
     other.data_packets >= SEGMENTS_MIN && acks as f64 >= ACKS_SHARE * other.data_packets as f64
 }
 
-/// What tables without the field meant.
+/// The value for tables without the field.
 fn usual() -> bool {
     true
 }
@@ -340,8 +340,8 @@ fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
     }
 }
 
-/// Of each pair the least that any handshake took on each side of the meter, or any answer after it, ns; of a side on
-/// which no handshake was seen 0.
+/// For each pair and each side of the meter, the least time of any handshake, or of any answer after it, ns; 0 for a
+/// side without a handshake.
 fn round_trips(connections: &[Connection]) -> BTreeMap<(IpAddr, IpAddr), RoundTrip> {
     let pair = |one: &Connection| (one.client.ip(), one.server.ip());
     let mut least: BTreeMap<_, [Option<u64>; 2]> = BTreeMap::new();
@@ -353,7 +353,7 @@ fn round_trips(connections: &[Connection]) -> BTreeMap<(IpAddr, IpAddr), RoundTr
             *least = (*least).into_iter().chain(seen).min();
         }
     }
-    // A handshake may have waited for an application; an answer can only have been slower than the path.
+    // A handshake may have waited for an application; an answer can only be slower than the path.
     for one in connections
         .iter()
         .filter(|one| one.carried.iter().all(|side| side.unseen_bytes + side.resent_packets == 0))
@@ -371,7 +371,7 @@ fn round_trips(connections: &[Connection]) -> BTreeMap<(IpAddr, IpAddr), RoundTr
 }
 
 impl Ranking {
-    /// Hosts in a role, by how many connections they have; of equals, who came first.
+    /// Hosts in a role, by their number of connections; equal ones in the order of their first connection.
     fn of(connections: &[Connection], side: Side) -> Ranking {
         let mut counts: BTreeMap<IpAddr, (u64, usize)> = BTreeMap::new();
         for (at, one) in connections.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! Volume: files dealt to intervals so that each carries its bytes and the law stays what it is.
+//! Volume: files are distributed over intervals so that each carries its bytes and the law does not change.
 //!
 //! Plain draws of a heavy tail miss: the sum of 10,000 files of Pareto 1.2 is off by 27 % (rms). So
 //! the plan draws all files of the run at once, one from each of n equal strata of P(FileSize)
-//! (`u = (k + U) / n`), which leaves no room for chance but inside the strata. What the total still
-//! lacks, the top stratum (the largest hundredth) is stretched or shrunk by. Then the files are dealt
-//! to the intervals at random, and pairs of files are *swapped* between an interval that has too
-//! many bytes and one that has too few until each has what it was to carry. A swap changes no size,
-//! so the files of the run remain exactly the stratified sample: the distribution is not bent, only
-//! dealt. A few dozen swaps do; most of a heavy tail's bytes are in few files.
+//! (`u = (k + U) / n`), which leaves randomness only inside the strata. The top stratum (the largest
+//! hundredth) is stretched or shrunk to make up the total. Then the files are dealt to the intervals at
+//! random, and pairs of files are *swapped* between an interval that has too many bytes and one that has too
+//! few until each has its intended bytes. A swap changes no size, so the files of the run remain exactly the
+//! stratified sample: the distribution is not distorted. A few dozen swaps are enough, because most of a
+//! heavy tail's bytes are in few files.
 //!
 //! Whole connections are dealt in the same way, by the bytes of both directions.
 
@@ -19,30 +19,30 @@ use crate::random_streams;
 
 /// The share of files, the largest, whose sizes may be stretched to meet the total.
 const TOP_STRATUM: f64 = 0.01;
-/// The top stratum is stretched or shrunk by this factor at most.
+/// The largest factor by which the top stratum is stretched or shrunk.
 const STRETCH_MAX: f64 = 4.0;
 /// An interval is done when it is off by less than this share of its bytes.
 const TOLERANCE: f64 = 0.001;
 /// Swaps tried for each interval before the rest is left as it is.
 const SWAPS_MAX: usize = 4_000;
-/// Files looked at for each swap.
+/// Files examined for each swap.
 const LOOKS: usize = 64;
 
-/// What one interval is to hold.
+/// The intended load of one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Files; fixed.
     pub files: usize,
-    /// Payload bytes aimed at.
+    /// Intended payload bytes.
     pub bytes: u64,
 }
 
-/// What is dealt: a file, or a connection with what belongs to it.
+/// An item to deal: a file, or a whole connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// Payload bytes.
     pub bytes: u64,
-    /// What kind of connection it is, by its place in the law's table; 0 for files.
+    /// The kind of connection, as an index into the law's table; 0 for files.
     pub kind: u32,
 }
 
@@ -51,8 +51,8 @@ pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<Item>> {
     deal_sample(loads, (seed, 0), |files, rng| stratified(law, files, rng))
 }
 
-/// Deals what `sample` draws, in rising order of bytes, to the intervals in random order; calls with the same
-/// seed and another index do not depend on each other.
+/// Deals the items that `sample` draws, in rising order of bytes, to the intervals in random order; calls
+/// with the same seed and different indices are independent.
 pub fn deal_sample(
     loads: &[Load],
     (seed, index): (u64, u64),
@@ -64,7 +64,7 @@ pub fn deal_sample(
     let mut sizes = sample(files, &mut rng);
     stretch_top(&mut sizes, bytes);
     rng.shuffle(&mut sizes);
-    // Bytes of intervals that got no file are carried by the others, in proportion.
+    // Intervals with files carry the bytes of those without, in proportion.
     let carried: u64 = loads.iter().filter(|load| load.files > 0).map(|load| load.bytes).sum();
     let factor = total(&sizes) as f64 / carried.max(1) as f64;
     let mut rest = sizes.as_slice();
@@ -90,8 +90,8 @@ fn total(items: &[Item]) -> u64 {
     items.iter().map(|item| item.bytes).sum()
 }
 
-/// Multiplies the largest sizes of a rising list so that all of them sum to `bytes`, within
-/// [`STRETCH_MAX`] and never below the largest of the others.
+/// Multiplies the largest sizes of a rising list so that the list sums to `bytes`, within [`STRETCH_MAX`]
+/// and never below the largest of the others.
 fn stretch_top(sizes: &mut [Item], bytes: u64) {
     if sizes.is_empty() {
         return;
@@ -126,9 +126,9 @@ impl Hand {
     }
 }
 
-/// Swaps files between the hand with most bytes too many and the one with most too few. Where two have
-/// nothing to swap, the one with fewer files, which may be a single one, is left as it is, and the others go
-/// on.
+/// Swaps files between the hand with the largest surplus and the one with the largest deficit. If these two
+/// have nothing to swap, the one with fewer files, possibly a single one, is left as it is, and the others
+/// continue.
 fn level(hands: &mut [Hand], rng: &mut Rng) {
     let mut trade: Vec<usize> = (0..hands.len()).filter(|&i| !hands[i].sizes.is_empty()).collect();
     for _ in 0..SWAPS_MAX.saturating_mul(hands.len()) {
@@ -148,8 +148,8 @@ fn level(hands: &mut [Hand], rng: &mut Rng) {
     }
 }
 
-/// Swaps the best of some random pairs: the one whose difference comes nearest to what moves both
-/// hands towards their targets. False when none of them would.
+/// Swaps the best of some random pairs: the one whose difference moves both hands closest to their targets.
+/// False if none of them would help.
 fn swap_once(hands: &mut [Hand], rich: usize, poor: usize, rng: &mut Rng) -> bool {
     let (surplus, lack) = (hands[rich].surplus, -hands[poor].surplus);
     let wanted = if surplus > 0 && lack > 0 { surplus.min(lack) } else { (surplus + lack) / 2 };
@@ -222,7 +222,7 @@ mod tests {
         assert!(plain > 0.02, "plain draws must miss: {plain}");
     }
 
-    /// One interval of a single giant has nothing to swap; the others have.
+    /// An interval with a single giant file has nothing to swap; the others have.
     #[test]
     fn an_interval_that_cannot_trade_does_not_stop_the_others() {
         let mut samples: Vec<f64> =

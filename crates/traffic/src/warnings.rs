@@ -14,13 +14,13 @@ use crate::sampled_records::{Group, Kinds};
 
 /// Sizes count as identified where their median is known within this factor either way (95 %), as gaps do.
 const MEDIAN_FACTOR_MAX: f64 = 2.0;
-/// Sizes are hardly ever one of the laws that are fitted, so that none are said to be known better than this: a factor
-/// of 1.2 between the medians of two lognormal laws of deviation 1.4 is a KS distance of 0.05.
+/// Sizes hardly ever follow one of the fitted laws exactly, so the stated precision is never better than this: a
+/// factor of 1.2 between the medians of two lognormal laws of deviation 1.4 is a KS distance of 0.05.
 const PRECISION_MIN: Precision = Precision { distance: 0.05, median_factor: 1.2 };
-/// Files below which Figure 4 estimates sessions badly.
+/// With fewer files than this, Figure 4 estimates sessions badly.
 const FILES_FEW: u64 = 100;
 
-/// What is doubtful about an estimate.
+/// A doubt about an estimate.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Warning {
     /// Both directions of a record had the same counters.
@@ -32,7 +32,7 @@ pub(crate) enum Warning {
     /// Records ended before they began, or lasted too long.
     #[error("{0} flow records had stamps that cannot be, which were replaced")]
     DurationAbsurd(u64),
-    /// Sampled packets without flags do not tell flows from each other.
+    /// Sampled packets without flags do not distinguish flows.
     #[error(
         "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
          not identified, at least {flows:.0} ({:.0} to {:.0} are possible); volumes hold; \
@@ -41,7 +41,7 @@ pub(crate) enum Warning {
         interval.high
     )]
     FlowsNotIdentified { rate: SamplingRates, flows: f64, interval: ConfidenceInterval },
-    /// How many flows there were is estimated.
+    /// The number of flows is estimated.
     #[error(
         "packets were sampled {rate}: {flows:.0} TCP flows ({:.0} to {:.0}, 95 %) by their {marks}, \
          lengths by expectation-maximisation",
@@ -54,19 +54,19 @@ pub(crate) enum Warning {
         interval: ConfidenceInterval,
         marks: &'static str,
     },
-    /// The payload of sampled packets is not known.
+    /// The payload of sampled packets is unknown.
     #[error(
         "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
          so that sizes are estimated as lengths times mean payload"
     )]
     SizesFromLengths,
-    /// The sizes of sampled files are known this well.
+    /// The precision of the sizes of sampled files.
     #[error(
         "sizes of files are estimated to within KS {:.2}, their median within a factor of {:.1} (95 %)",
         .0.distance, .0.median_factor
     )]
     SizesEstimated(Precision),
-    /// Unlike laws of sizes explain the sampled records equally well.
+    /// Different laws of sizes explain the sampled records equally well.
     #[error(
         "sizes of files are not identified: laws up to KS {:.2} from the model's, with medians up to {:.1} times as \
          large or as small, fit these records equally well (95 %), and the model has their mean; give a longer \
@@ -74,7 +74,7 @@ pub(crate) enum Warning {
         .0.distance, .0.median_factor
     )]
     SizesNotIdentified(Precision),
-    /// Where records without flags begin and end is inferred.
+    /// Starts and ends of records without flags are inferred.
     #[error(
         "{records} TCP records carry no flags: where their flows begin and end is told by packets, \
          answers and time (gaps over {:.1} s part them); {starts} starts and {ends} ends",
@@ -87,7 +87,7 @@ pub(crate) enum Warning {
          interval may be far from the original's; without --harpoon whole connections are played"
     )]
     FewFiles(u64),
-    /// The gaps of sampled records are known this well.
+    /// The precision of the gaps of sampled records.
     #[error(
         "gaps between connections are told by {lags} intervals between sampled connections of the same hosts: their \
          median is between {:.3} and {:.3} s (95 %)",
@@ -124,7 +124,7 @@ impl fmt::Display for SamplingRates {
     }
 }
 
-/// What repair changed, besides joining pieces.
+/// Warnings about repairs other than joining pieces.
 pub(crate) fn repaired(counts: &RepairCounts) -> impl Iterator<Item = Warning> {
     counts.met().filter_map(|(reason, count)| match reason {
         Reason::Split | Reason::StartRenewed | Reason::StartKept => None,
@@ -134,7 +134,7 @@ pub(crate) fn repaired(counts: &RepairCounts) -> impl Iterator<Item = Warning> {
     })
 }
 
-/// How exactly a model of sampled packets is known.
+/// The warning about a model of sampled packets.
 pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Option<Warning> {
     let (low, high) = sampled.intervals()?;
     let (rate, flows) = (SamplingRates(low, high), measured.flow_count);
@@ -146,7 +146,7 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Option<Warning> {
     Some(Warning::FlowsEstimated { rate, flows, interval, marks })
 }
 
-/// How sure sizes of sampled files are, and what to do where they are not identified.
+/// The precision of sizes of sampled files, and what to do if they are not identified.
 pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<Warning> {
     let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
     let precisions: Vec<Option<Precision>> = carrying.map(|(_, found)| found.precision).collect();
@@ -161,12 +161,12 @@ pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<W
     })
 }
 
-/// That there are too few files for Figure 4.
+/// The warning that there are too few files for Figure 4.
 pub(crate) fn few_files(files: u64) -> Option<Warning> {
     (files < FILES_FEW).then_some(Warning::FewFiles(files))
 }
 
-/// How sure gaps of sampled records are, and what to do where they are not identified.
+/// The precision of gaps of sampled records, and what to do if they are not identified.
 pub(crate) fn sampled_gaps(gaps: Option<&SampledGaps>) -> Option<Warning> {
     let &SampledGaps { identification, lags, median_interval_s: median_s, .. } = gaps?;
     Some(match identification {

@@ -1,9 +1,9 @@
-//! A recording: models of records of every kind, their plans, and what is said of these.
+//! A recording: models of records of every kind, their plans, and warnings about them.
 //!
-//! Nobody derived these numbers; they are what came of made-up records when they were written down,
-//! after each part had been tested by itself. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of which models
-//! changed, and was that meant?
+//! These numbers were not derived; they are the results for synthetic records at the time of
+//! writing, after each part had been tested by itself. A line that changes on purpose is written
+//! anew with `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of
+//! which models changed, and was that meant?
 
 mod performed;
 #[path = "../../wire/tests/recording/mod.rs"]
@@ -44,19 +44,20 @@ fn options(interval_s: Option<f64>) -> EstimateOptions {
     }
 }
 
-/// What the records of a case are made of.
+/// The kinds of records of a case.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
-    /// One in so many has no flags, and one in so many is of sampled packets; 0 for none.
+    /// One record in this many has no flags, and one in this many is of sampled packets; 0 for
+    /// none.
     bare: u64,
     sampled: u64,
-    /// Whether payload is told, and who opened.
+    /// Whether payload and the opening side are recorded.
     is_metered: bool,
-    /// Of ten records, those of UDP.
+    /// How many of ten records are UDP.
     udp_tenths: u64,
 }
 
-/// Records of chance: both directions, split flows, doubles, services of all kinds.
+/// Random records: both directions, split flows, doubles, services of all kinds.
 fn records(seed: u64, connections: u64, kinds: Kinds) -> Vec<FlowRecord> {
     const PORTS: [u16; 12] =
         [53, 443, 123, 3_478, 9_999, 27_960, 5_353, 80, 1_900, 50_007, 8_443, 40_404];
@@ -121,12 +122,12 @@ fn records(seed: u64, connections: u64, kinds: Kinds) -> Vec<FlowRecord> {
     made
 }
 
-/// As files have it: a field that is left out of them changes nothing.
+/// As written to a file, so that fields that are left out do not matter.
 fn written(part: &impl serde::Serialize) -> String {
     serde_json::to_string(part).expect("JSON")
 }
 
-/// What each part of a model says, by its digest, and the whole as it is written.
+/// The digest of each part of a model, and of the whole as written.
 fn model_lines(name: &str, model: &TrafficModel, warnings: &[String], table: &mut String) {
     let (flows, connections, bytes) = (model.flows(), model.connections(), model.bytes());
     writeln!(table, "{name}: {flows} flows, {connections} connections, {bytes} bytes").unwrap();
@@ -198,7 +199,7 @@ fn models(table: &mut String) {
         }
         let made = estimate(records, &options(interval_s)).expect("a model");
         model_lines(name, &made.model, &made.warnings, table);
-        // Sampled flows stand for so many that a plan of them takes its time.
+        // Sampled flows represent so many connections that a plan of them takes long.
         if made.model.connections() < 5_000 {
             plan_line(&made.model, 1, table);
         }
@@ -298,8 +299,7 @@ fn burstiness(table: &mut String) {
     }
 }
 
-/// What is wrong with a model that was read, at both sides of its limits; and an interval cut
-/// short.
+/// The errors of a model that was read, at both sides of its limits; and an interval cut short.
 fn refusals(table: &mut String) {
     type Change = fn(&mut TrafficModel);
     const MOST: u64 = 1 << 62;

@@ -1,6 +1,6 @@
 //! A script without the network's share of its pauses.
 //!
-//! The meter stood somewhere between the ends, and a pause that it saw is not that of an end alone:
+//! The meter stood somewhere between the ends, and a pause that it saw includes the network:
 //!
 //! ```text
 //!   client          meter                      server
@@ -10,21 +10,22 @@
 //!                      └── seen: d + p + d ──────┘
 //! ```
 //!
-//! Where hosts are microseconds apart, what was seen is what an end has to wait. Where a path brings the round trip
-//! 2 d again, the end waits for p alone, or the path's time would be played twice. An end's step follows what it
-//! heard or what it did itself, whichever was later *at the end*: it hears d after a packet passed the meter, and what
-//! it sends passes d after it was sent. The server accepts when the handshake is over, three ways after its SYN passed.
+//! If hosts are microseconds apart, an end must wait for the whole pause that was seen. If an emulated path adds the
+//! round trip 2 d again, the end waits only for p, or the path's time would be played twice. An end's step follows what
+//! it received or what it did itself, whichever was later *at the end*: it receives a packet d after it passed the
+//! meter, and what it sends passes the meter d after it was sent. The server accepts when the handshake is over, three
+//! one-way delays after the SYN passed.
 //!
-//! How far the ends are, handshakes tell, and the fastest answer: from what a step awaits to the step, the meter sees a
-//! round trip and more. (A handshake alone may have waited for somebody: one of 339 ms was followed by an answer within
-//! 288.)
+//! The distance of the ends is known from handshakes and from the fastest answer: between what a step awaits and the
+//! step, the meter sees at least a round trip. (A handshake alone may have waited for an application: one of 339 ms was
+//! followed by an answer within 288.)
 //!
-//! A bulk is paced at the rate at which it was seen, its slow start included. Where the path's round trip makes TCP start
-//! slowly again, it would be late by what the start costs; so the first bulk of each end is paced as it was seen when
-//! its window stood.
+//! A bulk is paced at the rate at which it was seen, including its slow start. If the path's round trip makes TCP start
+//! slowly again, the bulk would be late by the cost of the start; so the first bulk of each end is paced at the rate
+//! after its slow start.
 //!
-//! A pause is never less than nothing: where a pair's other handshakes took longer, the rest is left in it; where
-//! this one's packets were faster than the least handshake, the step comes as soon as it can.
+//! A pause is never negative: if a pair's other handshakes took longer, the rest stays in the pause; if this
+//! connection's packets were faster than the least handshake, the step comes as soon as possible.
 
 use alloc::vec::Vec;
 
@@ -32,9 +33,9 @@ use nilometer_conversation::{Act, Opening, Side, Step};
 
 use super::{BULK_SEGMENT_BYTES, Script, is_bulk};
 
-/// What is shorter one way is left to a lab's own links, ns.
+/// A shorter one-way delay is left to a lab's own links, ns.
 pub const WAY_MIN_NS: u64 = 50_000;
-/// Segments that TCP sends before it hears of any (RFC 6928).
+/// Segments that TCP sends before the first acknowledgement (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0;
 
 /// The network on both sides of the meter: from there to an end and back again, ns.
@@ -47,8 +48,9 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// What is freed of a script that this pair plays and that was seen of another one, of which nothing is known
-    /// where it is 0: nothing on a side on which no path is played, as its way is too short for one.
+    /// The round trips to remove from a script that this pair plays and that was seen between another pair with
+    /// the round trips `seen`, 0 where unknown. Nothing is removed on a side without an emulated path, whose
+    /// delay is too short for one.
     pub fn to_be_freed_of(self, seen: RoundTrip) -> RoundTrip {
         let of = |played: u64, seen: u64| match (played / 2 >= WAY_MIN_NS, seen) {
             (false, _) => 0,
@@ -61,12 +63,12 @@ impl RoundTrip {
         }
     }
 
-    /// Whether both ways are too short for a path.
+    /// Whether both one-way delays are too short for an emulated path.
     pub fn is_short(&self) -> bool {
         self.client_ns.max(self.server_ns) / 2 < WAY_MIN_NS
     }
 
-    /// One way between the meter and an end, ns.
+    /// The one-way delay between the meter and an end, ns.
     pub fn one_way_ns(&self, side: Side) -> u64 {
         match side {
             Side::Client => self.client_ns / 2,
@@ -75,22 +77,22 @@ impl RoundTrip {
     }
 }
 
-/// When what an end sent passed the meter.
+/// When the data of an end passed the meter.
 #[derive(Debug, Default)]
 struct Passed {
-    /// Bytes behind a step (and one for a FIN), and from when to when they passed; ns.
+    /// The offset behind each step (a FIN counts as one), and from when to when the step passed; ns.
     steps: Vec<(u64, [u64; 2])>,
-    /// When its last step ended, ns; none before its first.
+    /// When its last step ended, ns; `None` before its first.
     done_ns: Option<u64>,
 }
 
 impl Passed {
-    /// Do so many bytes end with a step, so that it is known when they had passed?
+    /// Does a step end at offset `awaits`, so that it is known when these bytes had passed?
     fn is_whole(&self, awaits: u64) -> bool {
         self.steps.binary_search_by_key(&awaits, |step| step.0).is_ok()
     }
 
-    /// When so many of its bytes had passed; a step's bytes pass evenly. None where nothing is awaited.
+    /// When its first `awaits` bytes had passed; a step's bytes pass evenly. `None` if nothing is awaited.
     fn when(&self, awaits: u64) -> Option<u64> {
         if awaits == 0 {
             return None;
@@ -119,11 +121,13 @@ impl Passed {
     }
 }
 
-/// The least from what a step of each end answers to the step, the client's first, as the meter saw it; ns.
+/// The least time between awaited data and the answering step of each end, the client's first, as the meter
+/// saw it; ns.
 pub(crate) fn fastest_answers(steps: &[Step]) -> [Option<u64>; 2] {
     let mut least: [Option<u64>; 2] = [None; 2];
     walk(steps, |step, at_ns, (heard_ns, _), other| {
-        // (A reset may await more than its end had heard; within a step it is not known when a byte passed.)
+        // (A reset may await more than its end had received; within a step it is not known when a byte
+        // passed.)
         if let Some(heard_ns) =
             heard_ns.filter(|_| step.act != Act::Reset && other.is_whole(step.awaits))
         {
@@ -134,8 +138,8 @@ pub(crate) fn fastest_answers(steps: &[Step]) -> [Option<u64>; 2] {
     least
 }
 
-/// Goes through steps as the meter saw them: each with when it began, and when its end had heard what it
-/// awaits and done its last, ns; and what the other end had sent.
+/// Visits steps as the meter saw them: each with the times when it began, when its end had received what it
+/// awaits and when it had ended its previous step, ns; and with what the other end had sent.
 fn walk(steps: &[Step], mut visit: impl FnMut(&Step, u64, (Option<u64>, Option<u64>), &Passed)) {
     let mut passed = [Passed::default(), Passed::default()];
     for step in steps {
@@ -149,8 +153,8 @@ fn walk(steps: &[Step], mut visit: impl FnMut(&Step, u64, (Option<u64>, Option<u
 }
 
 impl Script {
-    /// The same, where the path to each end takes as long as it did in the original: what is left of each pause is
-    /// the end's own.
+    /// The script for emulated paths as long as those of the original: each pause is reduced to the end's own
+    /// part.
     pub fn freed(mut self, trip: RoundTrip) -> Script {
         if !matches!(self.opening, Opening::Seen | Opening::Unseen) {
             return self;
@@ -181,9 +185,9 @@ impl Script {
     }
 }
 
-/// How long a bulk would have taken that took so long with its slow start, had it gone at its later rate from the
-/// beginning, ns. The window doubles each round trip until it carries that rate; what is not sent meanwhile is what
-/// the start costs, at most half of the time.
+/// How long a bulk that took `took_ns` with its slow start would have taken at its later rate from the beginning,
+/// ns. The window doubles each round trip until it carries that rate; the cost of the start is the data not sent
+/// meanwhile, at most half of the time.
 fn steady_ns(bytes: u64, took_ns: u64, round_trip_ns: u64, segment: u64) -> u64 {
     let (bytes, took, round_trip) = (bytes as f64, took_ns as f64, round_trip_ns as f64);
     let initial = INITIAL_WINDOW * segment as f64;
@@ -200,8 +204,8 @@ fn steady_ns(bytes: u64, took_ns: u64, round_trip_ns: u64, segment: u64) -> u64 
     steady as u64
 }
 
-/// How long an end waits by itself before a step that passes the meter at `at_ns`, after what it had heard and done by
-/// the meter's clock.
+/// The end's own part of the pause before a step that passes the meter at `at_ns`, given what it had received and done
+/// by the meter's clock.
 fn own_pause(
     step: &Step,
     at_ns: u64,
@@ -211,7 +215,7 @@ fn own_pause(
     let way = i128::from(trip.one_way_ns(step.by));
     let begins = match step.by {
         Side::Client => -way,
-        // The SYN's way, the answer's to the client and the acknowledgement's back.
+        // The delays of the SYN, of the answer to the client and of the acknowledgement back.
         Side::Server => 3 * way + 2 * i128::from(trip.one_way_ns(Side::Client)),
     };
     let done = done_ns.map_or(begins, |done| i128::from(done) - way);
@@ -226,15 +230,15 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// When the steps of a script pass the meter, where paths take this long and both ends are as fast as they may be:
-    /// another way of saying what a speaker does.
+    /// When the steps of a script pass the meter, if paths take this long and both ends are as fast as possible: the
+    /// naive twin of a speaker.
     fn played(script: &Script, trip: RoundTrip) -> Vec<u64> {
         let way = Side::BOTH.map(|side| trip.one_way_ns(side));
         let accepted = 3 * way[1] + 2 * way[0];
-        // By a clock at the meter that begins so early that nothing is before it.
+        // By a clock at the meter that begins early enough for all steps.
         let lead = way[0];
         let (mut done, mut passes) = ([0, lead + accepted], Vec::new());
-        // For each end, what the other one's bytes are when.
+        // For each end, the times at which bytes of the other one arrive.
         let mut arrives: [Vec<(u64, u64)>; 2] = [Vec::new(), Vec::new()];
         let mut sent = [0; 2];
         for step in &script.steps {
@@ -257,7 +261,7 @@ mod tests {
 
     const TRIP: RoundTrip = RoundTrip { client_ns: 40, server_ns: 200 };
 
-    /// What a meter would have seen of the same ends with these paths.
+    /// What a meter would have seen of the same ends on these paths.
     fn seen(own: &Script, trip: RoundTrip) -> Script {
         let passes = played(own, trip);
         let mut seen = own.clone();
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn pauses_of_the_ends_come_back_from_what_a_meter_saw_of_them() {
         let own = two_exchanges();
-        // (A client's first pause counts from the connect, and so has the handshake in it.)
+        // (A client's first pause counts from the connect, and so includes the handshake.)
         let mut own = own;
         own.steps[0].pause_ns += 240;
         let seen = seen(&own, TRIP);

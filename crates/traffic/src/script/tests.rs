@@ -52,7 +52,7 @@ fn each_end_waits_for_what_it_answers_and_then_for_its_pause() {
     assert_eq!(server.next(&script, 60), Next::Listen, "not all of it");
     server.hear(&script, 250, 13);
     assert_eq!(server.next(&script, 13), Next::Wait(43));
-    // Ten late, in two writes.
+    // Ten ns late, in two writes.
     assert_eq!(server.next(&script, 53), whole(900));
     server.wrote(&script, 500, 53);
     assert_eq!(server.next(&script, 60), whole(400));
@@ -83,7 +83,7 @@ fn a_step_that_begins_late_makes_no_later_one_late() {
         step(Side::Client, 0, 100, send(124, 1, 0)),
     ]);
     let mut client = Speaker::new(&script, Side::Client, 0);
-    // Each is done 30 late, of which the last 10 are TCP's.
+    // Each is done 30 late, of which the last 10 are due to TCP.
     for (number, bytes) in [32, 1, 124].into_iter().enumerate() {
         let due_ns = number as u64 * 110;
         let before = due_ns.checked_sub(1).map(|before| client.next(&script, before));
@@ -115,7 +115,7 @@ fn a_slow_handshake_delays_all_that_comes_after_it() {
     assert_eq!(sent, [(1_000, 32), (1_050, 1), (1_100, 124)]);
 }
 
-/// It is begun late, and what the next one awaits came only then.
+/// A step begins late, and the data that the next one awaits came only then.
 #[test]
 fn a_pause_begins_with_what_was_heard() {
     let script = script(vec![
@@ -132,12 +132,12 @@ fn a_pause_begins_with_what_was_heard() {
 #[test]
 fn small_segments_go_out_one_by_one_over_the_time_they_took() {
     assert_eq!(sent(send(10, 4, 300)), [(1_000, 2), (1_100, 3), (1_200, 2), (1_300, 3)]);
-    // Full segments and a last one stay what they were.
+    // Full segments and a last one are kept.
     assert_eq!(sent(send(3_000, 3, 200)), [(1_000, 1_448), (1_100, 1_448), (1_200, 104)]);
     assert_eq!(sent(send(2_400, 3, 200)), [(1_000, 800), (1_100, 800), (1_200, 800)]);
 }
 
-/// When a client that sends one unit from 1,000 ns on writes how much.
+/// When, and how much, a client writes that sends one unit from 1,000 ns on.
 fn sent(unit: Act) -> Vec<(u64, u64)> {
     let script = script(vec![step(Side::Client, 0, 0, unit)]);
     let mut client = Speaker::new(&script, Side::Client, 1_000);
@@ -158,7 +158,8 @@ fn sent(unit: Act) -> Vec<(u64, u64)> {
     sent
 }
 
-/// The server has closed both directions when the client, which has heard its FIN, sends two units more.
+/// The server has closed both directions when the client, which has received its FIN, sends two more
+/// units.
 #[test]
 fn who_is_gone_hears_nothing_of_what_the_other_end_sends_to_the_last() {
     let script = script(vec![

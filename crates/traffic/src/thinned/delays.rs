@@ -1,40 +1,40 @@
-//! Delays of the first sampled packets of connections, and what they make of the lags between these.
+//! Delays of the first sampled packets of connections, and their effect on the lags between these.
 //!
-//! Where a connection's SYN was sampled, the next of its packets that was shows a delay: exactly, but there
-//! are few. *Spans* between the first two sampled packets of a connection whose SYN was not sampled are many,
-//! and say something of delays as well. If a connection of the duration w sends evenly and is sampled sparsely,
-//! its delay is uniform up to w, and the span x between two of its packets has the density 2(w - x)/w². Two
-//! packets are sampled of a long connection more often than one, in proportion to w: over all connections of
-//! which one was sampled, spans have a density in proportion to the mean of (1 - x/w) where x < w. The slope of that
-//! is the mean of -1/w where x < w, the density of delays. So the density of spans, which falls, is in proportion
-//! to the chance that a delay is longer.
+//! If a connection's SYN was sampled, its next sampled packet shows a delay: exactly, but there are few of them.
+//! *Spans* between the first two sampled packets of a connection whose SYN was not sampled are many, and contain
+//! information about delays as well. If a connection of the duration w sends evenly and is sampled sparsely, its
+//! delay is uniform up to w, and the span x between two of its packets has the density 2(w - x)/w². Two packets are
+//! sampled of a long connection more often than one, in proportion to w: over all connections with a sampled
+//! packet, the density of spans is proportional to the mean of (1 - x/w) where x < w. Its slope is the mean of -1/w
+//! where x < w, the density of delays. So the density of spans, which falls, is proportional to the chance that a
+//! delay is longer.
 //!
-//! Connections do not send evenly, so this is a prior: it counts as much as [`PRIOR_DELAYS`] delays that were seen.
+//! Connections do not send evenly, so this is a prior, with the weight of [`PRIOR_DELAYS`] observed delays.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::renewal::{BINS, Bins};
 
-/// Delays that the law by spans stands for.
+/// The number of delays that the law by spans counts as.
 const PRIOR_DELAYS: f64 = 4.0;
-/// Delays and spans of which fewer say nothing.
+/// The fewest delays and spans that are used.
 const DELAYS_MIN: u64 = 4;
 const SPANS_MIN: u64 = 20;
-/// The shortest spans whose density is taken together: so many, and this share of all.
+/// The shortest spans whose density is pooled: at least this many, and this share of all.
 const SHORTEST_MIN: f64 = 8.0;
 const SHORTEST_SHARE: f64 = 1.0 / 32.0;
 
-/// What delays make of a lag.
+/// The effect of delays on a lag.
 #[derive(Clone, Debug)]
 pub(crate) struct Blur {
-    /// By the bin of the lag between starts, the shares of that between sampled packets.
+    /// For each bin of the lag between starts, the shares of the lag between sampled packets.
     to: Vec<Vec<f64>>,
 }
 
 impl Blur {
-    /// That of delays and spans by their bins, of which there may be too few; `at_once` is the share of connections
-    /// without a delay.
+    /// The effect of these delays and spans, counted by bins; `None` if there are too few. `at_once` is the share
+    /// of connections without a delay.
     pub fn new(bins: &Bins, (delays, spans): (&[u64], &[u64]), at_once: f64) -> Option<Blur> {
         let (seen, pairs) = (delays.iter().sum::<u64>(), spans.iter().sum::<u64>());
         if seen < DELAYS_MIN && pairs < SPANS_MIN {
@@ -65,7 +65,7 @@ impl Blur {
         Some(Blur { to: (0..BINS).map(row).collect() })
     }
 
-    /// The shares of lags between sampled packets, of those of lags between starts.
+    /// The shares of lags between sampled packets, given those of lags between starts.
     pub fn of(&self, lags: &[f64]) -> Vec<f64> {
         let mut made = vec![0.0; BINS];
         for (row, lag) in self.to.iter().zip(lags) {
@@ -75,8 +75,8 @@ impl Blur {
     }
 }
 
-/// The law of delays by spans: what the density of spans loses from bin to bin, once it falls everywhere
-/// (neighbours that rise are put together, and so are the shortest: of few in a narrow bin the density says nothing).
+/// The law of delays by spans: the decrease of the density of spans from bin to bin, after neighbours that rise have
+/// been pooled, and so have the shortest spans, whose density in narrow bins is too uncertain.
 fn by_spans(bins: &Bins, spans: &[u64]) -> Vec<f64> {
     // Spans, seconds, and the bin where each group begins.
     let mut groups: Vec<(f64, f64, usize)> = Vec::new();
@@ -132,7 +132,7 @@ mod tests {
         assert!(worst < 0.1, "off by {worst}");
     }
 
-    /// Without a delay lags are what they are; a delay adds on one side and takes away on the other.
+    /// Without delays lags do not change; a delay lengthens a lag on one side and shortens it on the other.
     #[test]
     fn delays_move_lags_both_ways() {
         let bins = Bins::new(60.0);
@@ -149,7 +149,7 @@ mod tests {
         let (sooner, later) = (bins.at(bins.middle_s(at) - 0.5), bins.at(bins.middle_s(at) + 0.5));
         assert!((half.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(half[sooner.min(at)] >= 0.25 && half[later.max(at)] >= 0.25, "{half:?}");
-        // Of a lag that is shorter than the delay, the other connection is seen first.
+        // If a lag is shorter than the delay, the other connection is seen first.
         let mut lags = vec![0.0; BINS];
         lags[bins.at(0.01)] = 1.0;
         let turned = Blur::new(&bins, (&delays, &spans), 0.5).expect("delays").of(&lags);

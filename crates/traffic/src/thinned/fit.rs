@@ -1,15 +1,15 @@
-//! The law of gaps that makes counted lags likeliest, with what is known of such laws beforehand.
+//! The law of gaps that makes the counted lags likeliest, under a prior.
 //!
-//! Connections of which any packet was sampled are seen with the chance that as many were seen of as many as there
-//! are, by their SYNs; and a lag between two is the one between their starts, plus the delay of the second, less that
-//! of the first. Where nothing is known of delays, SYNs speak: they are seen with the chance 1/N, at their moment. A
-//! point that none followed says that no lag is as short as that.
+//! The chance that any packet of a connection is sampled is the number of seen connections over the number of all,
+//! which is estimated from SYNs; and a lag between two is the one between their starts, plus the delay of the second,
+//! less that of the first. If nothing is known about delays, SYNs are used: they are seen with the chance 1/N, at the
+//! moment of the start. A point without a successor shows that its lag is longer than it could be followed.
 //!
-//! The prior is wide ([`PRIOR`]): gaps are of a second within a factor of 400, their logarithms deviate by
-//! 1 within a factor of 3, and one connection in 20 is the last of its session, within a factor of 50. It
-//! matters where there are few lags, and how much it does is part of the interval: each replicate
-//! of the counts is fitted with a prior that is moved by a draw from itself, so that where lags say nothing the laws
-//! of the replicates are as far apart as the prior is wide (randomise, then optimise).
+//! The prior is wide ([`PRIOR`]): gaps are of a second within a factor of 400, their logarithms deviate by 1 within
+//! a factor of 3, and one connection in 20 is the last of its session, within a factor of 50. It matters where there
+//! are few lags, and its influence is part of the interval: each replicate of the counts is fitted with a prior that
+//! is shifted by a draw from itself, so that without informative lags the laws of the replicates spread as widely as
+//! the prior (randomise, then optimise).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,19 +23,19 @@ use super::law::{LawOfGaps, Shape};
 use super::renewal::{BINS, Bins};
 use crate::random_streams::THINNED;
 
-/// The mean and the deviation of each number of a law's shape, before anything was seen.
+/// The prior mean and deviation of each parameter of a law's shape.
 const PRIOR: [(f64, f64); 6] =
     [(0.0, 3.0), (0.0, 0.5), (0.0, 1.2), (0.0, 0.5), (0.0, 1.0), (-3.0, 2.0)];
-/// Where the search begins: how far the second part lies above the first.
+/// Starting points of the search: how far the second part lies above the first.
 const STARTS: [f64; 3] = [-2.0, 0.5, 2.0];
-/// The first figure of the search, and of one that begins at what was found before.
+/// The size of the first simplex of a search, and of one that begins at an earlier result.
 const WIDTHS: [f64; 2] = [0.5, 0.3];
-/// When values of either search are alike, in logarithms of the likelihood.
+/// The tolerances of both searches, in logarithms of the likelihood.
 const TOLERANCES: [f64; 2] = [0.01, 0.05];
-/// The most of all connections that may be seen by a packet.
+/// The largest share of connections that may be seen by a packet.
 const SEEN_MAX: f64 = 0.98;
 
-/// Everything that is fitted to.
+/// The data of a fit.
 pub(crate) struct Fitting<'a> {
     bins: &'a Bins,
     /// The deviation of the logarithm of a pair's scale.
@@ -48,7 +48,7 @@ pub(crate) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    /// To these counts of what one packet in `interval` shows.
+    /// A fit to these counts of a sampling of one packet in `interval`.
     pub fn new(bins: &'a Bins, counts: &'a Counts, interval: u32, scales: f64) -> Fitting<'a> {
         let sampled = 1.0 / f64::from(interval);
         let connections = counts.syns_of_connections() / sampled;
@@ -62,7 +62,7 @@ impl<'a> Fitting<'a> {
         Fitting { bins, scales, observed, seen, blur, prior: PRIOR.map(|(mean, _)| mean) }
     }
 
-    /// With a prior that is moved by a draw from itself.
+    /// The fit with a prior that is shifted by a draw from itself.
     pub fn moved(mut self, replicate: usize) -> Fitting<'a> {
         let mut rng = Rng::new(replicate as u64, THINNED, 1);
         self.prior = PRIOR.map(|(mean, deviation)| mean + deviation * rng.normal());
@@ -84,7 +84,7 @@ impl<'a> Fitting<'a> {
         found.into_iter().min_by(|one, other| one.1.total_cmp(&other.1)).expect("starts").0
     }
 
-    /// The likeliest shape near one that was found before.
+    /// The likeliest shape near an earlier result.
     pub fn find_near(&self, shape: Shape) -> Shape {
         minimise(&|shape: &Shape| self.cost(shape), shape, WIDTHS[1], TOLERANCES[1]).0
     }

@@ -1,16 +1,16 @@
 //! How much pairs of hosts differ in the scale of their gaps: an intraclass covariance of their lags.
 //!
-//! If the gaps of each pair are those of one law times a scale of the pair's own, so are its lags, and two lags of
-//! one pair have in common what the scale contributes to their logarithms: their covariance over pairs is
-//! the variance of the scale's logarithm (the intraclass correlation of an analysis of variance). A bin is
-//! a logarithm. Each pair counts by its lags, so that one with many does not decide alone; and the estimate is
-//! shrunk towards pairs that differ little, by [`PRIOR_LAGS`], so that pairs with few do not decide at all.
+//! If the gaps of each pair follow one law times a scale of the pair's own, so do its lags, and two lags of one
+//! pair share the scale's contribution to their logarithms: their covariance over pairs is the variance of the
+//! scale's logarithm (the intraclass correlation of an analysis of variance). A bin is a logarithm. Each pair is
+//! weighted by its lags, so that a pair with many does not dominate; and the estimate is shrunk towards a small
+//! difference of pairs, by [`PRIOR_LAGS`], so that pairs with few lags hardly influence it.
 
 use super::renewal::OF_DECADE;
 
 /// Sums are kept in 2^-20 of a lag.
 const UNITS: i128 = 1 << 20;
-/// Lags that the prior stands for.
+/// The number of lags that the prior counts as.
 const PRIOR_LAGS: f64 = 50.0;
 /// The prior's variance of the logarithm of a scale.
 const PRIOR_VARIANCE: f64 = 0.04;
@@ -18,14 +18,14 @@ const PRIOR_VARIANCE: f64 = 0.04;
 /// Sums over pairs with two lags or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intraclass {
-    /// Of the products of two lags' bins, each lag with the mean of the others.
+    /// Sum of the products of two lags' bins, each lag with the mean of the others.
     products: i128,
     bins: i128,
     lags: i128,
 }
 
 impl Intraclass {
-    /// Takes the lags of a pair, how many there are by their bins.
+    /// Takes the lags of a pair, counted by bins.
     pub fn add(&mut self, counts: &[u64]) {
         let (mut lags, mut sum, mut squares) = (0, 0, 0);
         for (bin, &count) in (0i128..).zip(counts) {
@@ -39,7 +39,7 @@ impl Intraclass {
         }
     }
 
-    /// Adds those of other pairs.
+    /// Adds the sums of other pairs.
     pub fn merge(&mut self, more: &Intraclass) {
         self.products += more.products;
         self.bins += more.bins;
@@ -88,10 +88,10 @@ mod tests {
         assert!((deviation(&pairs(1, 1.0, 6)) - 1.0).abs() < 0.1);
         assert!((deviation(&pairs(2, 0.5, 6)) - 0.5).abs() < 0.1);
         assert!(deviation(&pairs(3, 0.0, 6)) < 0.2);
-        // Single lags have nothing in common with any other: the prior stands.
+        // Single lags share nothing with any other, and the prior remains.
         let prior = libm::sqrt(PRIOR_VARIANCE);
         assert!((deviation(&pairs(4, 1.0, 1)) - prior).abs() < 1e-12);
-        // Few pairs move it little.
+        // Few pairs change it little.
         assert!(deviation(&pairs(5, 1.0, 6)[..2]) < 0.6);
     }
 

@@ -1,18 +1,17 @@
-//! Lags between sampled connections of each pair of hosts, counted.
+//! Counts of lags between sampled connections of each pair of hosts.
 //!
-//! Two point processes are counted. *SYNs* of one direction: of each connection one, sampled
-//! with the chance 1/N, and the moment of the connection's start. *Connections*, of which any packet of either
-//! direction was sampled: there are many more of them, but one is known by the first of its packets that
-//! was sampled, which comes after its start by a *delay*. How long delays are is read off connections of which a
-//! SYN was sampled and another packet too: whether the first packet is sampled says nothing of the others, so
-//! that theirs come after the start as those of any connection do.
+//! Two point processes are counted. *SYNs* of one direction: one of each connection, sampled with the chance
+//! 1/N, at the connection's start. *Connections* with any sampled packet of either direction: there are many
+//! more of them, but each is only known by its first sampled packet, which comes after its start by a *delay*.
+//! Delays are measured on connections with a sampled SYN and another sampled packet: whether the SYN is sampled
+//! is independent of the other packets, so that their delays are those of any connection.
 //!
 //! Each point is followed by the next within the bound, after a lag, or by none as far as it could be followed, to
-//! the bound or to the input's end. Lags are counted by bins, so that what is kept does not grow with
-//! the input. Everything is counted once as it is, and [`REPLICATES`] times with weights that are drawn for
-//! each pair of hosts: a Poisson bootstrap, which says how sure a law is that follows from the counts, though
-//! lags of one pair are not independent. The weights of a pair are drawn from its addresses, so that nothing
-//! depends on who is counted first.
+//! the bound or to the input's end. Lags are counted by bins, so that memory does not grow with the input.
+//! Everything is counted once without weights, and [`REPLICATES`] times with weights that are drawn for each pair
+//! of hosts: a Poisson bootstrap, which gives the uncertainty of a law that follows from the counts, although lags
+//! of one pair are not independent. The weights of a pair are drawn from its addresses, so that nothing depends on
+//! the order of counting.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -28,13 +27,13 @@ use crate::random_streams::THINNED;
 
 /// Replicates of the bootstrap.
 pub(crate) const REPLICATES: usize = 32;
-/// The most that a weight, drawn by a Poisson law of mean 1, may be.
+/// The greatest weight, drawn by a Poisson law of mean 1.
 const WEIGHT_MAX: u64 = 8;
-/// Records of one pair of sockets are of one connection up to so long after the last, ns: ports are not used again
-/// sooner (TIME-WAIT, RFC 9293, section 3.4.2).
+/// Records of one pair of sockets are of one connection if they are no farther apart than this, ns: ports are not
+/// reused sooner (TIME-WAIT, RFC 9293, section 3.4.2).
 const APART_NS: u64 = 60_000_000_000;
 
-/// What was counted: lags of both point processes, delays, and SYNs.
+/// Counts of lags of both point processes, of delays, and of SYNs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     cells: Vec<u64>,
@@ -49,19 +48,19 @@ pub(crate) struct LagCounts<'a> {
 }
 
 impl LagCounts<'_> {
-    /// Its lags.
+    /// Number of lags.
     pub fn lags(&self) -> u64 {
         self.followed.iter().sum()
     }
 
-    /// Its points.
+    /// Number of points.
     pub fn points(&self) -> u64 {
         self.lags() + self.censored.iter().sum::<u64>()
     }
 }
 
-/// Where the cells of SYNs, of connections, of delays and of spans begin, and those of SYNs that asked and that
-/// answered.
+/// The first cells of SYNs, of connections, of delays and of spans, and the cells of SYNs of clients and of
+/// servers.
 const SYNS: usize = 0;
 const CONNECTIONS: usize = 2 * BINS;
 const DELAYS: usize = 4 * BINS;
@@ -87,7 +86,7 @@ impl Counts {
         self.lag_counts(SYNS)
     }
 
-    /// Connections of which any packet was sampled.
+    /// Connections with any sampled packet.
     pub fn connections(&self) -> LagCounts<'_> {
         self.lag_counts(CONNECTIONS)
     }
@@ -102,7 +101,7 @@ impl Counts {
         &self.cells[SPANS..SPANS + BINS]
     }
 
-    /// Sampled SYNs of a connection's either direction, in the mean of both where both are exported.
+    /// Sampled SYNs of connections; the mean of both directions if both are exported.
     pub fn syns_of_connections(&self) -> f64 {
         let (asked, answered) = (self.cells[ASKED] as f64, self.cells[ANSWERED] as f64);
         if asked + answered > 0.0 {
@@ -117,7 +116,7 @@ impl Counts {
     }
 }
 
-/// What sampled flows of one sampling interval say of gaps.
+/// The evidence of sampled flows of one sampling interval on gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Lags {
     pub bins: Bins,
@@ -135,19 +134,19 @@ pub(crate) struct Point {
     pub is_up: bool,
 }
 
-/// A connection of which a packet was sampled.
+/// A connection with a sampled packet.
 #[derive(Clone, Copy, Debug)]
 struct SampledConnection {
     start_ns: u64,
     last_ns: u64,
-    /// Its first packet in either direction is what was sampled.
+    /// Whether its first sampled packet is the first of its direction.
     opens: bool,
-    /// When another of its packets came, as far as is known.
+    /// The time of its second sampled packet, as far as is known.
     second_packet_ns: Option<u64>,
 }
 
 impl Lags {
-    /// Nothing yet, of gaps up to a bound.
+    /// Without lags yet, for gaps up to a bound.
     pub fn new(bound_s: f64) -> Lags {
         Lags {
             bins: Bins::new(bound_s),
@@ -174,7 +173,7 @@ impl Lags {
         for SampledConnection { start_ns, second_packet_ns, opens, .. } in seen {
             let Some(second_packet_ns) = second_packet_ns else { continue };
             let later_s = (second_packet_ns - start_ns) as f64 / 1e9;
-            // A delay beyond the bound is one all the same.
+            // Delays beyond the bound count as well.
             if opens || later_s <= self.bins.bound_s() {
                 counts.cells[if opens { DELAYS } else { SPANS } + self.bins.at(later_s)] += 1;
             }
@@ -186,7 +185,7 @@ impl Lags {
         }
     }
 
-    /// Adds what other pairs say.
+    /// Adds the counts of other pairs.
     pub fn merge(&mut self, more: &Lags) {
         self.plain.add(&more.plain, 1);
         let both = self.replicates.iter_mut().zip(&more.replicates);
@@ -208,7 +207,7 @@ impl Lags {
     }
 }
 
-/// The connections of points in their order, each at the first that was seen of it.
+/// The connections of points in their order, each at its first point.
 fn sampled_connections(points: &[Point]) -> Vec<SampledConnection> {
     let mut seen: Vec<SampledConnection> = Vec::new();
     let mut last: BTreeMap<u16, usize> = BTreeMap::new();
@@ -230,7 +229,7 @@ fn sampled_connections(points: &[Point]) -> Vec<SampledConnection> {
     seen
 }
 
-/// The weights of a pair of hosts in the replicates, whichever is named first.
+/// The weights of a pair of hosts in the replicates, independent of the order of the two.
 fn weights((one, other): (IpAddr, IpAddr)) -> impl Iterator<Item = u64> {
     let word = |address: IpAddr| match address {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
@@ -241,7 +240,7 @@ fn weights((one, other): (IpAddr, IpAddr)) -> impl Iterator<Item = u64> {
     (0..REPLICATES).map(move |_| poisson(rng.unit()))
 }
 
-/// The least number of which a Poisson law of mean 1 is at most that with a chance above `share`.
+/// The quantile `share` of a Poisson law of mean 1.
 fn poisson(share: f64) -> u64 {
     let (mut number, mut part) = (0, libm::exp(-1.0));
     let mut below = part;
@@ -286,7 +285,7 @@ mod tests {
             point(2, false, true, (20, 28), 3),
             point(3, true, false, (30, 36), 2),
             point(4, true, true, (200, 200), 1),
-            // The ports of the first again, too late to be the same connection.
+            // The ports of the first connection again, too late to be the same.
             point(1, true, true, (210, 210), 1),
         ]
     }
@@ -303,12 +302,12 @@ mod tests {
         let connections = counts.connections();
         assert_eq!(at(connections.followed), [bin(10.0), bin(10.0), bin(10.0)]);
         assert_eq!(at(connections.censored), [bin(5.0), bin(60.0)]);
-        // Of either direction for itself: 10, 200 and 210 up, 20 down.
+        // For each direction by itself: 10, 200 and 210 up, 20 down.
         assert_eq!(at(counts.syns().followed), [bin(10.0)]);
         assert_eq!(at(counts.syns().censored), [bin(5.0), bin(60.0), bin(60.0)]);
         assert_eq!(at(counts.delays()), [bin(3.0), bin(4.0)]);
         assert_eq!(at(counts.spans()), [bin(6.0)]);
-        // Three asked and one answered.
+        // Three SYNs of clients and one of a server.
         assert_eq!(counts.syns_of_connections(), 2.5);
     }
 

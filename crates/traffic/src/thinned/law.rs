@@ -1,12 +1,13 @@
-//! A law of gaps within a bound: two log-gamma ones mixed, times a scale that pairs of hosts do not share.
+//! A law of gaps within a bound: a mixture of two log-gamma laws, times a scale that differs between pairs of
+//! hosts.
 //!
-//! One part is for gaps of one kind, two are for gaps within a page and between pages. The logarithm of a gap of
-//! a part is that of a gamma variable of shape 4, moved and stretched (a generalised gamma law; Stacy, 1962): between
-//! a lognormal law (shape infinite) and a Weibull law (shape 1, with the exponential). Gaps whose chances are
-//! even in time have a long tail to the left in their logarithm, which no lognormal law has; two lognormal parts are off
-//! by KS 0.04 from two exponential ones, these by 0.02, and by 0.006 from a lognormal law. The scale of a
-//! pair is lognormal as well, and stands at the three nodes of Gauss and Hermite. What goes beyond the bound is
-//! lacking, and so is the share of connections after which the pair falls silent.
+//! One part describes gaps of one kind, two describe gaps within a page and between pages. The logarithm of a gap of a
+//! part is that of a gamma variable of shape 4, shifted and stretched (a generalised gamma law; Stacy, 1962): between a
+//! lognormal law (shape infinite) and a Weibull law (shape 1, which includes the exponential). Gaps with a constant
+//! rate have a long tail to the left in their logarithm, which no lognormal law has; two lognormal parts are off by KS
+//! 0.04 from two exponential ones, these by 0.02, and by 0.006 from a lognormal law. The scale of a pair is lognormal
+//! as well, and is evaluated at the three nodes of Gauss-Hermite quadrature. The law is defective: it lacks gaps beyond
+//! the bound and the share of connections after which the pair falls silent.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,12 +20,12 @@ const NODES: [(f64, f64); 3] =
 /// The mean and the deviation of the logarithm of a gamma variable of shape 4: the digamma function, and the root of
 /// the trigamma function, of 4.
 pub(super) const LN_GAMMA: (f64, f64) = (1.256_117_668_431_800_3, 0.532_750_369_063_331);
-/// Below it the sum of a gamma law's series is taken and not what is lacking of one.
+/// Below this the series of a gamma law is summed directly, and not by its complement.
 const SMALL: f64 = 0.05;
 /// Halvings of the range in which a quantile lies.
 const HALVINGS: usize = 60;
 
-/// What describes a law: see [`LawOfGaps::new`].
+/// The parameters of a law: see [`LawOfGaps::new`].
 pub(crate) type Shape = [f64; 6];
 
 /// The law.
@@ -37,7 +38,7 @@ pub(crate) struct LawOfGaps {
     scales: f64,
 }
 
-/// The share of a part below so many deviations above its mean, of logarithms.
+/// The share of a part whose logarithm is at most `deviations` deviations above the mean.
 fn part_below(deviations: f64) -> f64 {
     let at = libm::exp(LN_GAMMA.0 + LN_GAMMA.1 * deviations);
     if at < SMALL {
@@ -53,9 +54,9 @@ fn logistic(of: f64) -> f64 {
 }
 
 impl LawOfGaps {
-    /// The law of these six numbers: of the first part the mean of the logarithm of seconds and the logarithm of
-    /// its deviation, how far the mean of the second is above, the logarithm of the second's deviation, and
-    /// as log odds the share of the second, and that of connections that no other follows.
+    /// The law of these six parameters: the mean of the logarithm of seconds of the first part and the logarithm
+    /// of its deviation, how far the mean of the second part is above, the logarithm of the second's deviation,
+    /// and as log odds the share of the second, and that of connections without a successor.
     pub fn new(
         bound_s: f64,
         scales: f64,
@@ -75,7 +76,7 @@ impl LawOfGaps {
         }
     }
 
-    /// The chance that a gap of pairs of this scale is there, and at most so long.
+    /// The chance that there is a gap, and that it is at most `seconds`, for pairs of this scale.
     fn below(&self, scale: f64, seconds: f64) -> f64 {
         let ln = libm::log(seconds.max(f64::MIN_POSITIVE)) - scale;
         let part = |&(mu, sigma, share): &(f64, f64, f64)| share * part_below((ln - mu) / sigma);
@@ -94,12 +95,12 @@ impl LawOfGaps {
         (0..BINS).map(share).collect()
     }
 
-    /// The share of connections that another follows within so long.
+    /// The share of connections with a successor within `seconds`.
     pub fn followed(&self, seconds: f64) -> f64 {
         self.nodes().iter().map(|(scale, weight)| weight * self.below(*scale, seconds)).sum()
     }
 
-    /// Of gaps within the bound, the one under which this share lies, seconds.
+    /// The quantile `share` of gaps within the bound, seconds.
     pub fn quantile(&self, share: f64) -> f64 {
         let target = share * self.followed(self.bound_s);
         let (mut low, mut high) = (libm::log(self.bound_s) - 40.0, libm::log(self.bound_s));
@@ -113,7 +114,7 @@ impl LawOfGaps {
         libm::exp(high).min(self.bound_s)
     }
 
-    /// So many gaps that lie evenly in the law, seconds, rising.
+    /// `count` evenly spaced quantiles of the law, seconds, rising.
     pub fn evenly(&self, count: usize) -> Vec<f64> {
         (0..count).map(|at| self.quantile((at as f64 + 0.5) / count as f64)).collect()
     }
@@ -140,13 +141,13 @@ mod tests {
             assert!((law.followed(gap) / law.followed(60.0) - share).abs() < 1e-9);
             before = gap;
         }
-        // One part, one scale: mean and deviation of logarithms are as given where the bound is far.
+        // One part, one scale: mean and deviation of logarithms are as given if the bound is far away.
         let plain = LawOfGaps::new(1e9, 0.0, &[-1.0, 0.5, 0.0, 0.5, 0.0, -3.0]);
         let logarithms: Vec<f64> = plain.evenly(20_000).into_iter().map(libm::log).collect();
         let mean = logarithms.iter().sum::<f64>() / 20_000.0;
         let squares = logarithms.iter().map(|ln| (ln - mean) * (ln - mean)).sum::<f64>() / 20_000.0;
         assert!((mean + 1.0).abs() < 1e-3 && (libm::sqrt(squares) - libm::exp(0.5)).abs() < 3e-3);
-        // Both ways to the share agree where they meet.
+        // Both ways to compute the share agree where they meet.
         let meet = (libm::log(SMALL) - LN_GAMMA.0) / LN_GAMMA.1;
         let [below, above] = [meet - 1e-12, meet + 1e-12].map(part_below);
         assert!((above / below - 1.0).abs() < 1e-7, "{below} and {above}");

@@ -1,21 +1,20 @@
 //! Gaps between connections of one pair of hosts, recovered from sampled packets.
 //!
-//! Of connections that were sampled most are missing between two that are seen, and what is measured between
-//! these says little of a gap by itself: divided by N it is right where connections come at random, and
-//! wrong by any factor where they come in bursts, because it is silence between sessions for the most part.
-//! What is known is how many are missing. Each connection is seen with one chance, whatever the gaps; so
-//! the lag between two that are seen is a sum of as many gaps as it takes, a geometric number, and
-//! its law follows from that of gaps (`renewal`; a thinned renewal process). Lags are counted pair by pair up to the
-//! bound (`lags`), and the law of gaps (`law`) is the one that makes them likeliest, under a prior (`fit`): of
-//! replicates of the counts each finds one, and of their quantiles the means are taken.
-//! Pairs whose gaps differ are taken for one law in different scales, and how much they differ is told by lags of
-//! one pair (`intraclass`).
+//! With sampling, most connections between two seen ones are missing, and the lag between these shows little about a
+//! gap by itself: divided by N it is right if connections come at random, and wrong by any factor if they come in
+//! bursts, because most of it is silence between sessions. But the number of missing ones has a known law. Each
+//! connection is seen with the same chance, independent of the gaps; so the lag between two seen ones is the sum of
+//! a geometric number of gaps, and its law follows from that of gaps (`renewal`; a thinned renewal process). Lags
+//! are counted pair by pair up to the bound (`lags`), and the law of gaps (`law`) is the one that makes them
+//! likeliest, under a prior (`fit`): each replicate of the counts yields one law, and their quantiles are averaged.
+//! Pairs whose gaps differ are modelled by one law with different scales, and the covariance of lags of one pair
+//! shows how much they differ (`intraclass`).
 //!
-//! Nothing is assumed of what lies between two sessions, nor of how many pairs were never seen: a lag within the
-//! bound has no gap beyond it. What is assumed: gaps of one pair are independent of each other and of
+//! Nothing is assumed about silence between sessions, nor about the number of pairs that were never seen: a lag
+//! within the bound has no gap beyond it. The assumptions: gaps of one pair are independent of each other and of
 //! what connections carry, and so are their sizes. The interval is that of a bootstrap over pairs of hosts. If the
-//! median is not known within a factor of two either way ([`FACTOR_MAX`]), or from fewer than
-//! [`LAGS_MIN`] lags, gaps are *not identified*.
+//! median is not known within a factor of two either way ([`FACTOR_MAX`]), or from fewer than [`LAGS_MIN`] lags,
+//! gaps are *not identified*.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,22 +36,22 @@ mod lags;
 mod law;
 mod renewal;
 
-/// Gaps of which the ends of the median's interval are further apart than by this factor are not identified.
+/// If the ends of the median's interval are farther apart than this factor, gaps are not identified.
 const FACTOR_MAX: f64 = 4.0;
-/// Lags of which fewer identify nothing.
+/// The fewest lags that can identify gaps.
 const LAGS_MIN: u64 = 10;
-/// Sampling intervals of which gaps are fitted, at most; each takes a tenth of a second or two.
+/// The most sampling intervals whose gaps are fitted; each takes a tenth of a second or two.
 const FITTED_MAX: usize = 8;
 /// Deviations of Student's law with [`REPLICATES`] - 1 degrees of freedom between which 95 % lie.
 const DEVIATIONS_95: f64 = 2.04;
-/// How far the logarithm of a mean or median is off however many lags there are, because gaps are hardly ever two
+/// The error of the logarithm of a mean or median with any number of lags, because gaps hardly ever follow two
 /// parts of [`law`] on bins of a fifth.
 const FAMILY_DEVIATION: f64 = 0.05;
-/// A bootstrap of so many lags finds half of the variance that there is, of more a greater part.
+/// A bootstrap of this many lags finds half of the true variance, one of more lags a greater part.
 const FEW_LAGS: f64 = 40.0;
-/// Gaps that stand for a law.
+/// Number of gaps that represent a law.
 const GAPS: usize = 256;
-/// Logarithms of a mean or median deviate by no more than this, so that its interval is of numbers.
+/// The greatest deviation of the logarithm of a mean or median, so that its interval is finite.
 const DEVIATION_MAX: f64 = 30.0;
 
 /// Whether the records tell a law.
@@ -82,17 +81,17 @@ pub struct SampledGaps {
     pub mean_interval_s: ConfidenceInterval,
 }
 
-/// What sampled flows say of gaps, by sampling interval.
+/// The evidence of sampled flows on gaps, by sampling interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thinned {
     of: BTreeMap<u32, Lags>,
 }
 
-/// Gaps that were found, and how sure they are.
+/// Estimated gaps, and their uncertainty.
 pub(crate) struct GapEstimate {
-    /// Gaps that stand for the law, seconds.
+    /// Gaps that represent the law, seconds.
     pub gaps_s: Vec<f64>,
-    /// Gaps that there are, within the bound.
+    /// The number of gaps within the bound.
     pub count: f64,
     pub sampled: SampledGaps,
 }
@@ -120,7 +119,7 @@ impl Thinned {
         }
     }
 
-    /// Adds what other pairs say.
+    /// Adds the evidence of other pairs.
     pub fn merge(&mut self, more: Thinned) {
         for (interval, more) in more.of {
             match self.of.get_mut(&interval) {
@@ -132,8 +131,8 @@ impl Thinned {
         }
     }
 
-    /// The gaps of each sampling interval of which there are lags: of those with enough of them where there are such,
-    /// and of [`FITTED_MAX`] with the most, in the order of intervals. A few strays tell nothing of the others.
+    /// The gaps of each sampling interval with lags: of those with enough lags if there are any, and of at most
+    /// [`FITTED_MAX`] with the most lags, in the order of intervals. A few stray records do not affect the others.
     pub fn find(&self, runner: &impl Runner) -> Vec<GapEstimate> {
         let lags = |lags: &Lags| lags.plain.connections().lags();
         let mut of: Vec<(u64, u32)> =
@@ -147,8 +146,8 @@ impl Thinned {
     }
 }
 
-/// How sure the gaps of all sampling intervals are: the interval of the one with most lags, widened by the others.
-/// Without any they are anything up to the bound, seconds, where there is one.
+/// The uncertainty of the gaps of all sampling intervals: the interval of the one with most lags, widened by the
+/// others. Without any, the interval extends up to the bound, seconds, if there is one.
 pub(crate) fn combined(found: &[GapEstimate], bound_s: Option<f64>) -> Option<SampledGaps> {
     let most = found.iter().max_by_key(|found| found.sampled.lags);
     let unknown = |bound_s| SampledGaps {
@@ -169,7 +168,7 @@ pub(crate) fn combined(found: &[GapEstimate], bound_s: Option<f64>) -> Option<Sa
     Some(all)
 }
 
-/// Adds the gaps estimated from sampled records to the measured ones, seconds, each as often as there are.
+/// Adds the gaps estimated from sampled records to the measured ones, seconds, each with its number.
 pub(crate) fn mix(measured: &mut Vec<(f64, u64)>, found: &[GapEstimate]) {
     if found.is_empty() {
         return;
@@ -214,9 +213,9 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> GapEstimate {
     }
 }
 
-/// The law in the middle of others, all as gaps that lie evenly in them, seconds: the geometric mean of each quantile.
+/// The average of laws, each given as evenly spaced quantiles, seconds: the geometric mean of each quantile.
 ///
-/// The laws of replicates differ in their scale above all. A mixture of them would be wider than any; the mean of
+/// The laws of replicates differ mainly in their scale. A mixture of them would be wider than any; the mean of
 /// quantiles (Ratcliff, *Psychological Bulletin* 86, 1979) is as wide as they are.
 fn averaged(laws: &[Vec<f64>]) -> Vec<f64> {
     let logarithms = |at: usize| laws.iter().map(move |gaps_s| libm::log(gaps_s[at]));
@@ -230,7 +229,7 @@ fn centre(gaps_s: &[f64]) -> (f64, f64) {
     (0.5 * (gaps_s[half - 1] + gaps_s[half]), gaps_s.iter().sum::<f64>() / gaps_s.len() as f64)
 }
 
-/// Between what a number lies of which replicates are like this, as its logarithm deviates.
+/// The interval of a number with these replicates, by the deviation of its logarithm.
 fn interval_s(value: f64, lags: u64, replicates: impl Iterator<Item = f64>) -> ConfidenceInterval {
     let (mut count, mut squares) = (0.0, 0.0);
     for replicate in replicates {
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
     use law::LawOfGaps;
 
-    /// Of two laws that differ in their scale alone, the middle is as wide as either.
+    /// The average of two laws that differ only in their scale is as wide as either.
     #[test]
     fn averaged_laws_are_as_wide_as_they_are() {
         let plain = LawOfGaps::new(60.0, 0.0, &[-1.0, 0.0, 2.0, -0.5, 0.0, -3.0]).evenly(GAPS);

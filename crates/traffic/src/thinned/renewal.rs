@@ -1,48 +1,48 @@
 //! The law of lags between sampled points of a renewal process, from the law of its gaps.
 //!
-//! Of points whose gaps are independent with the density f, each is seen with the chance p. From one that is seen
-//! to the next lie k gaps with the chance p(1 - p)^(k-1), so the lag has the density
+//! The gaps between points are independent with the density f, and each point is seen with the chance p. Between
+//! one seen point and the next there are k gaps with the chance p(1 - p)^(k-1), so the lag has the density
 //!
 //! ```text
 //!   g = p f + p q (f * f) + p q² (f * f * f) + ...  =  p f + q (f * g),        q = 1 - p
 //! ```
 //!
-//! Gaps may be defective: what f lacks of one is the chance that nothing follows within the bound. A lag within
-//! the bound is a sum of gaps within it, so that g up to the bound depends on f up to the bound alone, and what lies
-//! between two sessions of a pair need not be known.
+//! The law of gaps may be defective: one minus its total is the chance that no point follows within the bound. A lag
+//! within the bound is a sum of gaps within it, so that g up to the bound depends only on f up to the bound, and the
+//! time between two sessions of a pair need not be known.
 //!
-//! Laws stand on bins whose edges grow by a constant factor up to the bound, [`DECADES`] down from it. The sum of
-//! gaps at the middles of two bins is dealt to the two bins whose middles are next to it, so that the mean of each
-//! sum is kept. Where it goes depends on how far the bins are apart, and not on where they are. No sum lies
-//! below its greater part: so the bins of g are found one after another, from the least, in the time
-//! of one convolution, whatever p is.
+//! Laws are discretised on bins whose edges grow by a constant factor, from [`DECADES`] decades below the bound up
+//! to it. The sum of gaps at the middles of two bins is divided between the two bins with the nearest middles, so
+//! that the mean of each sum is kept. The division depends only on the distance of the bins, not on their
+//! position. A sum is never below its greater part: so the bins of g are computed one after another, from the
+//! least, in the time of one convolution, whatever p is.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Decades below the bound that are told apart.
+/// Decades below the bound that have bins.
 const DECADES: usize = 6;
-/// Bins in each.
+/// Bins in each decade.
 pub(crate) const OF_DECADE: usize = 12;
 /// Bins of a law.
 pub(crate) const BINS: usize = DECADES * OF_DECADE;
 
-/// Bins above the greater of two gaps that their sum may be in.
+/// How many bins above the greater of two gaps their sum may be.
 const REACH: usize = 6;
 
 /// Bins of gaps up to a bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Bins {
     bound_s: f64,
-    /// What of the sum of two gaps goes so many bins above the greater one, by how many bins they are apart, from
-    /// the most down to one.
+    /// The share of the sum of two gaps that goes `0..REACH` bins above the greater one, by the distance of their
+    /// bins, from the greatest down to one.
     parts: [Vec<f64>; REACH],
-    /// The same of two gaps in one bin.
+    /// The same shares for two gaps in one bin.
     equal: [f64; REACH],
 }
 
 impl Bins {
-    /// Those up to `bound_s`, seconds.
+    /// The bins up to `bound_s`, seconds.
     pub fn new(bound_s: f64) -> Bins {
         let factor = libm::exp10(1.0 / OF_DECADE as f64);
         let mut parts: [Vec<f64>; REACH] = core::array::from_fn(|_| vec![0.0; BINS]);
@@ -55,7 +55,7 @@ impl Bins {
         });
         let equal = core::array::from_fn(|above| parts[above][0]);
         for parts in &mut parts {
-            // Sums far above are of gaps that are nearly alike.
+            // Only sums of nearly equal gaps lie far above.
             let last = parts.iter().rposition(|part| *part > 0.0).unwrap_or(0);
             *parts = parts[..=last].iter().skip(1).rev().copied().collect();
         }
@@ -67,13 +67,13 @@ impl Bins {
         self.bound_s
     }
 
-    /// The bin of a time up to the bound, seconds; what is too short for any is in the first.
+    /// The bin of a time up to the bound, seconds; times too short for any bin are in the first.
     pub fn at(&self, seconds: f64) -> usize {
         let above = BINS as f64 + OF_DECADE as f64 * libm::log10(seconds / self.bound_s);
         (above.max(0.0) as usize).min(BINS - 1)
     }
 
-    /// Where a bin begins, seconds; the first of all at 0.
+    /// Where a bin begins, seconds; the first begins at 0.
     pub fn begin_s(&self, at: usize) -> f64 {
         match at {
             0 => 0.0,
@@ -81,17 +81,17 @@ impl Bins {
         }
     }
 
-    /// The middle of a bin, seconds, as if the first had begun like the others.
+    /// The middle of a bin, seconds, computed for the first bin as for the others.
     pub fn middle_s(&self, at: usize) -> f64 {
         let end = self.begin_s(at + 1);
         0.5 * end * (1.0 + libm::exp10(-1.0 / OF_DECADE as f64))
     }
 
-    /// The shares of lags, of those of gaps: `seen` is the chance p of each point.
+    /// The shares of lags, given those of gaps: `seen` is the chance p of each point.
     pub fn lags(&self, gaps: &[f64], seen: f64) -> Vec<f64> {
         let missed = 1.0 - seen;
-        // What lags in a bin become with a shorter gap after them, and below gaps with a shorter lag before
-        // them, by how far above the sum is.
+        // Sums of lags in a bin with a shorter gap, and below of gaps with a shorter lag, by how many bins
+        // above the sum is.
         let after: [Vec<f64>; REACH] = core::array::from_fn(|above| {
             (0..BINS).map(|at| self.shorter(gaps, at, above)).collect()
         });
@@ -112,7 +112,7 @@ impl Bins {
         lags
     }
 
-    /// What shares below `at` come to in sums with one at `at`, so many bins above it.
+    /// The total of shares below `at` whose sums with one at `at` go `above` bins above it.
     fn shorter(&self, shares: &[f64], at: usize, above: usize) -> f64 {
         let parts = &self.parts[above];
         let count = at.min(parts.len());
@@ -120,7 +120,7 @@ impl Bins {
     }
 }
 
-/// The sum of products, of four at a time.
+/// The sum of products, computed four at a time.
 fn dot(one: &[f64], other: &[f64]) -> f64 {
     let mut sums = [0.0; 4];
     let (fours, others) = (one.chunks_exact(4), other.chunks_exact(4));
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Gaps drawn one by one, and points struck out.
+    /// Gaps drawn one by one, and points removed at random.
     #[test]
     fn lags_agree_with_a_simulated_thinned_process() {
         let bins = Bins::new(60.0);

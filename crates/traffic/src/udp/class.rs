@@ -1,19 +1,19 @@
-//! What kind of source a UDP conversation is, as its flow records show it.
+//! The kind of source of a UDP conversation, judged by its flow records.
 //!
-//! Records tell ports, packets, bytes and times, never content. The paper's three source types
-//! (Harpoon, section 3) are told by the shape alone: a stream at a steady rate, an exchange at fixed
-//! intervals, an exchange at intervals of chance. Four kinds that networks carry most of today are told first, by
-//! a port where there is one, and by rate and size:
+//! Records hold ports, packets, bytes and times, never content. The three source types of the paper (Harpoon,
+//! section 3) are recognised only by shape: a stream at a steady rate, an exchange at fixed intervals, an
+//! exchange at random intervals. The four most common kinds in networks today are recognised first, by a port
+//! where there is one, and by rate and size:
 //!
-//! | class | told by |
+//! | class | recognised by |
 //! |---|---|
 //! | DNS-like | a port of a name service (53, 137, 5353, 5355) |
 //! | QUIC-like | port 443, 80 or 8443 (RFC 9000 runs over those of HTTP) |
 //! | RTP-like | a port of conferencing that was called (STUN's 3478 to 3481 and 19302 to 19309; 50000 to 50059); or at least 10 packets a second for a second, of 60 to 1300 bytes, with anything back |
 //! | game-like | 10 to 66 packets a second both ways for a second, of less than 130 bytes on average |
 //! | constant rate | at least 5 packets a second for a second and nothing back |
-//! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or four or more conversations of one pair that call one port, at intervals of 0.1 s or more in the mean that vary by less than 30 % |
-//! | exchange | all else: few packets, at intervals of chance |
+//! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or four or more conversations of one pair that call one port, at mean intervals of 0.1 s or more that vary by less than 30 % |
+//! | exchange | everything else: few packets, at random intervals |
 
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ impl UdpClass {
         UdpClass::GameLike,
     ];
 
-    /// As it stands in a model.
+    /// Its name in a model.
     pub fn name(self) -> &'static str {
         match self {
             UdpClass::ConstantRate => "constant-rate",
@@ -68,19 +68,19 @@ impl UdpClass {
 const NAME_PORTS: [u16; 4] = [53, 137, 5_353, 5_355];
 /// Ports that QUIC shares with HTTP.
 const HTTP_PORTS: [u16; 3] = [443, 80, 8_443];
-/// Ports of services that announce or ask by the clock: DHCP, TFTP's kin apart; NTP, NetBIOS datagrams,
-/// DHCPv6, SSDP, WS-Discovery, Dropbox's and Spotify's announcements in a LAN.
+/// Ports of services that announce or ask periodically: DHCP, NTP, NetBIOS datagrams, DHCPv6, SSDP,
+/// WS-Discovery, Dropbox's and Spotify's announcements in a LAN.
 const PERIODIC_PORTS: [u16; 11] = [67, 68, 123, 138, 520, 546, 547, 1_900, 3_702, 17_500, 57_621];
 
-/// Packets a second from which on there is a stream, and from which on it may be a voice.
+/// Packets a second from which on there is a stream, and from which on it may be voice.
 const STREAM_MIN_PPS: f64 = 5.0;
 const VOICE_MIN_PPS: f64 = 10.0;
-/// Packets a second that games send at most.
+/// The most packets a second that games send.
 const GAME_MAX_PPS: f64 = 66.0;
-/// Mean IP bytes of a packet: games stay below, voice and video between.
+/// Mean IP bytes of a packet: games stay below, voice and video lie between.
 const GAME_MAX_BYTES: f64 = 130.0;
 const VOICE_BYTES: core::ops::Range<f64> = 60.0..1_300.0;
-/// How long a stream lasts at least, seconds.
+/// The least duration of a stream, seconds.
 const STREAM_MIN_S: f64 = 1.0;
 
 /// One direction of a conversation.
@@ -102,13 +102,13 @@ impl DirectionTotals {
         }
     }
 
-    /// Mean IP bytes of a packet; 0 where there is none.
+    /// Mean IP bytes of a packet; 0 if there are no packets.
     pub fn mean_bytes(&self) -> f64 {
         self.octets as f64 / self.packets.max(1) as f64
     }
 }
 
-/// A conversation: what each side sent; whoever sent first is first.
+/// A conversation: what each side sent, the side that sent first coming first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conversation {
     /// Ports of both sides.
@@ -117,12 +117,12 @@ pub struct Conversation {
     pub ways: [DirectionTotals; 2],
 }
 
-/// The class of a conversation; `is_by_the_clock` says that the pair's conversations come at steady intervals.
+/// The class of a conversation; `is_periodic` states that the pair's conversations come at steady intervals.
 pub fn classify(conversation: &Conversation, is_periodic: bool) -> UdpClass {
     let Conversation { ports, ways } = conversation;
     let is_of = |list: &[u16]| ports.iter().any(|port| list.contains(port));
     let is_answered = ways[1].packets > 0;
-    // Others call from such ports by chance.
+    // Other clients use such ports as their own by chance.
     let of_conferencing = matches!(ports[1], 3_478..=3_481 | 19_302..=19_309 | 50_000..=50_059);
     let rates = ways.map(|way| way.packets_per_second());
     let [slow, fast] = if rates[0] <= rates[1] { [0, 1] } else { [1, 0] };

@@ -1,6 +1,7 @@
 //! The laws of each class, measured batch by batch.
 //!
-//! Sums, series and laws are of all conversations; laws go through tallies, so that memory has a bound.
+//! Sums, series and laws cover all conversations; laws are counted in tallies, so that memory is
+//! bounded.
 
 use alloc::vec::Vec;
 
@@ -17,7 +18,7 @@ use crate::sessions::{Alive, PairLifetime};
 
 /// Knots of each law.
 const KNOTS: usize = 256;
-/// Different values that are told apart at most, in each of a class's laws.
+/// The most distinct values in each of a class's laws.
 const VALUES_MAX: usize = 1 << 14;
 /// Mean bytes of a packet are counted in thousandths.
 const THOUSANDTHS: f64 = 1e3;
@@ -37,7 +38,7 @@ enum Of {
 
 const LAWS: usize = 6;
 
-/// What the conversations of one class came to.
+/// The measures of one class's conversations.
 #[derive(Debug)]
 pub(crate) struct Measure {
     conversations: u64,
@@ -46,7 +47,7 @@ pub(crate) struct Measure {
     packets: u64,
     laws: [Tally; LAWS],
     sessions: Alive,
-    /// Of pairs not all of whose conversations are here yet.
+    /// Starts of pairs whose conversations are not all here yet.
     starts: Starts,
 }
 
@@ -55,14 +56,14 @@ pub(crate) fn empty(grid: Grid) -> Vec<Measure> {
     UdpClass::ALL.map(|_| Measure::new(grid)).into()
 }
 
-/// The measures of records, by class; these are all of their address pairs.
+/// The measures of records, by class; `records` must hold all records of their address pairs.
 pub(crate) fn measure(records: &[FlowRecord], grid: Grid) -> Vec<Measure> {
     let mut made = by_class(&conversations(records), grid);
     made.iter_mut().for_each(|measure| measure.settle(grid));
     made
 }
 
-/// The measures of some of the records of address pairs, of which the periodic services are known.
+/// The measures of some of the records of address pairs, whose periodic services are known.
 pub(crate) fn measure_partial(
     records: &[FlowRecord],
     periodic: &PeriodicServices,
@@ -133,7 +134,7 @@ impl Measure {
         made
     }
 
-    /// Adds what others came to, on the same grid.
+    /// Adds other measures, on the same grid.
     pub(crate) fn add(&mut self, more: Measure) {
         self.conversations += more.conversations;
         self.answered += more.answered;
@@ -146,12 +147,12 @@ impl Measure {
         }
     }
 
-    /// How many conversations wait for others of their address pairs.
+    /// The number of conversations that wait for others of their address pairs.
     pub(crate) fn pending(&self) -> usize {
         self.starts.values().map(Vec::len).sum()
     }
 
-    /// Takes the conversations that are here for all of their address pairs.
+    /// Measures the waiting conversations, whose address pairs are now complete.
     pub(crate) fn settle(&mut self, grid: Grid) {
         let starts = core::mem::take(&mut self.starts);
         let gaps = inter_requests_ns(starts, grid.bound_s);
@@ -180,7 +181,7 @@ impl Measure {
     }
 }
 
-/// Takes one direction into the laws of packets.
+/// Adds one direction to the laws of packets.
 fn note(way: &DirectionTotals, values: &mut [Vec<u64>; LAWS]) {
     let millibytes = libm::round(way.mean_bytes() * THOUSANDTHS) as u64;
     values[Of::PacketMillibytes as usize].push(millibytes);
@@ -190,7 +191,7 @@ fn note(way: &DirectionTotals, values: &mut [Vec<u64>; LAWS]) {
     }
 }
 
-/// Nanoseconds between conversations that one pair has one after another.
+/// Nanoseconds between consecutive conversations of one pair.
 fn inter_requests_ns(starts: Starts, bound_s: f64) -> Vec<u64> {
     let mut gaps = Vec::new();
     for (_, mut starts) in starts {

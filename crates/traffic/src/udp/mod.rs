@@ -1,8 +1,8 @@
 //! UDP: conversations classed, and for each class its own laws and its own series of active sessions.
 //!
-//! UDP is not elastic: what a source sends is its own doing, so rate and duration are part of the model and
-//! not left to the network. A conversation is the flow of one five-tuple with the flow of the other
-//! direction; one that pauses for longer than a flow's inactive timeout is several.
+//! UDP is not elastic: a source decides by itself what it sends, so rate and duration are part of the model
+//! and not left to the network. A conversation is the flow of one five-tuple with the flow of the other
+//! direction; a conversation that pauses for longer than a flow's inactive timeout counts as several.
 
 mod class;
 mod measure;
@@ -22,10 +22,10 @@ pub(crate) use measure::{Measure, empty, measure, measure_partial, models};
 use crate::biflows::fingerprint;
 use crate::coverage::Share;
 
-/// How long after a flow began its other direction may, ns.
+/// How long after a flow's start its other direction may begin, ns.
 const ANSWER_MAX_NS: u64 = 10_000_000_000;
-/// Conversations of a pair from which on their intervals tell anything, and how steady these are at most, as
-/// standard deviation over mean.
+/// The fewest conversations of a pair whose intervals are judged, and the greatest variation of steady ones,
+/// as standard deviation over mean.
 const PERIODIC_MIN: usize = 4;
 const PERIODIC_VARIATION_MAX: f64 = 0.3;
 
@@ -64,12 +64,12 @@ pub struct UdpModel {
     pub sessions: Vec<f64>,
 }
 
-/// A conversation as records tell it, with its class.
+/// A conversation as seen in records, with its class.
 #[derive(Clone, Debug)]
 pub struct Classed {
     /// The flow that began it.
     pub key: FlowKey,
-    /// When, ns since 1970, and when its last packet was.
+    /// The times of its first and its last packet, ns since 1970.
     pub span_ns: (u64, u64),
     /// What each side sent.
     pub conversation: Conversation,
@@ -77,7 +77,7 @@ pub struct Classed {
     pub class: UdpClass,
 }
 
-/// Who talks to which service: addresses, and the port that was called.
+/// A pair of hosts and a service: addresses, and the called port.
 type Service = (IpAddr, IpAddr, u16);
 
 /// When conversations with each service began, ns since 1970.
@@ -86,7 +86,7 @@ pub(crate) type Starts = BTreeMap<Service, Vec<u64>>;
 /// The services whose conversations begin at steady intervals.
 pub(crate) type PeriodicServices = BTreeSet<Service>;
 
-/// The conversations of UDP records that were not sampled, in an order that depends on nothing but them.
+/// The conversations of UDP records that were not sampled, in an order that depends only on the records.
 pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
     let mut found = paired(records);
     let periodic = periodic_services(starts(&found));
@@ -94,7 +94,7 @@ pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
     found
 }
 
-/// Conversations that have no class yet.
+/// Conversations without a class yet.
 fn paired(records: &[FlowRecord]) -> Vec<Classed> {
     let mut flows: Vec<(u64, &FlowRecord)> = { records.iter() }
         .filter(|record| record.key.protocol == UDP && record.sampling_interval <= 1)
@@ -111,7 +111,7 @@ fn paired(records: &[FlowRecord]) -> Vec<Classed> {
     found
 }
 
-/// Joins flows of one pair of ends, which are in the order of their starts.
+/// Joins flows of one pair of ends, which must be in the order of their starts.
 fn pair(group: &[&FlowRecord], found: &mut Vec<Classed>) {
     let mut is_taken = alloc::vec![false; group.len()];
     for (at, flow) in group.iter().enumerate() {
@@ -160,7 +160,7 @@ pub(crate) fn starts_of(records: &[FlowRecord]) -> Starts {
     starts(&paired(records))
 }
 
-/// The services whose conversations begin at steady intervals, of all that were called.
+/// The services whose conversations begin at steady intervals.
 pub(crate) fn periodic_services(starts: Starts) -> PeriodicServices {
     let of =
         |(service, mut starts): (Service, Vec<u64>)| is_periodic(&mut starts).then_some(service);

@@ -14,11 +14,11 @@ use crate::files::FILE_MIN_BYTES;
 /// Packets without payload that open a connection, and that open and close it, both directions together.
 const OPENING_PACKETS: u64 = 3;
 const WHOLE_PACKETS: u64 = 6;
-/// Those of one direction: SYN and FIN.
+/// Packets without payload of one direction: SYN and FIN.
 const DIRECTION_PACKETS: u64 = 2;
 /// The payload of a full segment without options, for IPv4 and for IPv6.
 const SEGMENT_BYTES: [u64; 2] = [1_460, 1_440];
-/// So near to the input's first moment nothing begins for certain, ns; a hundredth of a short input.
+/// No start is certain this close to the input's first moment, ns; a hundredth of a short input.
 const EDGE_NS: u64 = 1_000_000_000;
 const EDGE_PART: u64 = 100;
 /// The silence by which exporters know that a flow is over; a twentieth of a short input.
@@ -31,26 +31,26 @@ pub(crate) struct RelatedFlows<'a> {
     relations: Vec<Relations>,
 }
 
-/// How many are so, of how many.
+/// A count among all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     such: u64,
     all: u64,
 }
 
-/// What the flows of some address pairs show. Whether both directions are seen is not known before all were
-/// weighed: what depends on it is counted for both cases, the one in which they are first.
+/// The evidence of the flows of some address pairs. Whether both directions are seen is known only after
+/// all flows: what depends on it is counted for both cases, first for the case that they are.
 #[derive(Debug, Default)]
 pub(crate) struct Weighed {
     threshold_ns: u64,
-    /// Files that are answered, of those that may be whole by themselves.
+    /// Files that are answered, among those that may be whole by themselves.
     answered: Share,
-    /// Files that have the packets which they need, of those that are seen.
+    /// Files with all packets that they need, among those that are seen.
     complete: [Share; 2],
     hosts: Hosts,
 }
 
-/// The two cases.
+/// The two cases of [`Weighed`].
 const SEES_BOTH: [bool; 2] = [true, false];
 
 /// The evidence of all flows of an input.
@@ -58,16 +58,17 @@ const SEES_BOTH: [bool; 2] = [true, false];
 pub(crate) struct Evidence {
     hosts: Hosts,
     span_ns: (u64, u64),
-    /// Some record says that its flow ended: then those that say otherwise did not.
+    /// Whether some record states that its flow ended: then flows with another reason did not end.
     reports_ends: bool,
-    /// Both directions of connections were seen: what has no answer was none.
+    /// Whether both directions of connections were seen: then a flow without an answer is not a
+    /// connection.
     sees_both: bool,
-    /// Packets without payload are among those counted.
+    /// Whether packets without payload are counted.
     counts_bare: bool,
 }
 
 impl<'a> RelatedFlows<'a> {
-    /// Silence of up to `threshold_ns` is a pause.
+    /// Relates flows; silence of up to `threshold_ns` is a pause.
     pub fn new(flows: &'a [FlowRecord], threshold_ns: u64) -> RelatedFlows<'a> {
         RelatedFlows { flows, relations: relations::of(flows, threshold_ns) }
     }
@@ -76,7 +77,7 @@ impl<'a> RelatedFlows<'a> {
         self.relations[at].answer.map(|answer| &self.flows[answer as usize])
     }
 
-    /// Who opened this flow's connection, as far as starts tell, and the flow that answers.
+    /// The opening side of this flow's connection, judged by starts, and the flow that answers.
     fn client(&self, at: usize) -> Option<(IpAddr, &'a FlowRecord)> {
         let (flow, answer) = (&self.flows[at], self.answer(at)?);
         let first =
@@ -114,7 +115,7 @@ impl Share {
 }
 
 impl Weighed {
-    /// The evidence of these flows, whose reported ends stand in their flags.
+    /// The evidence of these flows, whose reported ends are in their flags.
     pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Weighed {
         let related = RelatedFlows::new(flows, threshold_ns);
         let hosts = Hosts::of(flows, threshold_ns);
@@ -147,10 +148,10 @@ impl Weighed {
         }
     }
 
-    /// Adds what the flows of other address pairs show.
+    /// Adds the evidence of other address pairs.
     ///
     /// # Errors
-    /// As soon as hosts are seen to have come and gone more than `times_max` times.
+    /// As soon as hosts came and went more than `times_max` times.
     pub fn merge(&mut self, more: Weighed, times_max: usize) -> Result<(), EstimateError> {
         self.threshold_ns = more.threshold_ns;
         self.answered.add(more.answered);
@@ -159,7 +160,7 @@ impl Weighed {
         self.check(times_max)
     }
 
-    /// Puts together what was added.
+    /// Merges everything that was added.
     ///
     /// # Errors
     /// When hosts came and went more than `times_max` times.
@@ -176,7 +177,7 @@ impl Weighed {
 }
 
 impl Evidence {
-    /// That of all flows, seen from `span_ns.0` to `span_ns.1`; what they show was put together.
+    /// The evidence of all flows from `span_ns.0` to `span_ns.1`; `weighed` must be settled.
     pub fn of(weighed: Weighed, reports_ends: bool, span_ns: (u64, u64)) -> Evidence {
         let sees_both = weighed.answered.is_most();
         let counts_bare = weighed.complete[usize::from(!sees_both)].is_most();
@@ -233,7 +234,7 @@ impl Evidence {
         seen_for_ns == 0 || seen_for_ns >= silence_ns
     }
 
-    /// So long, but no more than this part of the input.
+    /// `long_ns`, but at most one `part`-th of the input.
     fn part_of_span(&self, long_ns: u64, part: u64) -> u64 {
         long_ns.min(self.span_ns.1.saturating_sub(self.span_ns.0) / part)
     }
@@ -244,13 +245,13 @@ impl Evidence {
     }
 }
 
-/// Would this flow be a file, if it was whole?
+/// Would this flow be a file if it was whole?
 fn is_file(flow: &FlowRecord) -> bool {
     !flow.only_acknowledges() && flow.payload_bytes() >= FILE_MIN_BYTES
 }
 
-/// The packets that the payload leaves over, if it went in full segments. Where packets are larger than
-/// a link's, because a host's offload had joined them, one may have carried all.
+/// The packets without payload, if the payload went in full segments. If packets are larger than a
+/// link's, because a host's offload had merged them, one may have carried all payload.
 fn bare_packets(flow: &FlowRecord) -> u64 {
     let segment_bytes = SEGMENT_BYTES[usize::from(flow.key.source.is_ipv6())];
     let segments = flow.payload_bytes().div_ceil(segment_bytes);
@@ -268,7 +269,8 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
     const SPAN_NS: (u64, u64) = (0, 600 * SECOND_NS);
 
-    /// Both directions of a connection of client and server: 400 bytes are asked, and 4,000 given.
+    /// Both directions of a connection of client and server: a request of 400 bytes, and an answer of
+    /// 4,000.
     fn between(
         (client, server): (u8, u8),
         port: u16,
@@ -360,7 +362,7 @@ mod tests {
         let in_part =
             [few, connection(11, 300, 301, 4).to_vec(), connection(12, 400, 401, 4).to_vec()];
         assert_eq!(beside_a_busy_server(&in_part.concat()), [(false, false); 4]);
-        // Where most connections lack them, they are not what is counted.
+        // If most connections lack them, packets without payload are not counted.
         assert_eq!(marks(1, busy_server(4)), ALL_WHOLE);
     }
 
@@ -377,7 +379,7 @@ mod tests {
     fn a_flow_that_ends_just_before_its_hosts_may_continue() {
         let elsewhere = |n: u64| between((2, 2), 9 + n as u16, (100 + n, 101 + n), 8);
         let three: Vec<FlowRecord> = [0, 14, 20].into_iter().flat_map(elsewhere).collect();
-        // The last of all is that of hosts which left.
+        // The last connection is that of hosts which left.
         assert_eq!(beside_a_busy_server(&three), [(true, true), (true, false), (true, true)]);
         let alone: Vec<FlowRecord> = elsewhere(0).to_vec();
         assert_eq!(beside_a_busy_server(&alone), [(true, true)]);

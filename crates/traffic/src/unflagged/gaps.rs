@@ -1,7 +1,7 @@
 //! The gap beyond which two records of one five-tuple are two flows.
 //!
-//! It is estimated from the gaps of the first five-tuples, in their order. Each batch keeps the gaps that may be among
-//! the first.
+//! It is estimated from the gaps of the first five-tuples, in their order. Each batch keeps only gaps that may be
+//! among the first.
 
 use alloc::vec::Vec;
 
@@ -12,12 +12,12 @@ use nilometer_stat::BottomK;
 const USUAL_NS: f64 = 60e9;
 /// The threshold lies between these, ns.
 const THRESHOLD_NS: [f64; 2] = [1e9, 600e9];
-/// Gaps that a mixture needs, and those looked at.
+/// The fewest gaps for a mixture, and the most that are used.
 const GAPS_MIN: usize = 50;
 const GAPS_MAX: usize = 100_000;
 /// Rounds of the mixture's expectation-maximisation.
 const ROUNDS: usize = 200;
-/// Two laws are separable if each has this share, and their means lie so many deviations apart.
+/// Two laws are separable if each has this share, and their means lie this many deviations apart.
 const SHARE_MIN: f64 = 0.02;
 const APART: f64 = 2.0;
 
@@ -35,7 +35,7 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// Those of records which have all of their tuples; tuples beyond `last` have none that matters.
+    /// The gaps of records, which must be all of their tuples; tuples beyond `last` are not needed.
     pub fn of(records: Vec<FlowRecord>, last: Option<FlowKey>) -> Gaps {
         let matters = |record: &FlowRecord| last.is_none_or(|last| record.key <= last);
         let mut pieces: Vec<(FlowKey, u64, u64)> = { records.into_iter() }
@@ -52,12 +52,12 @@ impl Gaps {
         gaps
     }
 
-    /// Adds those of other tuples.
+    /// Adds the gaps of other tuples.
     pub fn merge(&mut self, other: Gaps) {
         self.0.merge(other.0);
     }
 
-    /// The last tuple of which a gap may matter, if there are as many as matter.
+    /// The last tuple whose gaps may be needed, if there are enough gaps.
     pub fn last(&self) -> Option<FlowKey> {
         self.0.bound().map(|(key, ..)| *key)
     }
@@ -88,7 +88,7 @@ impl Normal {
     }
 }
 
-/// Where the larger of two normal laws becomes the likelier one, if `values` show two.
+/// The point where the larger of two normal laws becomes the likelier one, if `values` show two.
 fn knee(values: &[f64]) -> Option<f64> {
     if values.len() < GAPS_MIN {
         return None;
@@ -152,11 +152,11 @@ mod tests {
         assert_eq!(Gaps::default().threshold_ns(), 60_000_000_000);
     }
 
-    /// Two laws of one share and one deviation are as likely half way between their means; what is
-    /// apart by less than is asked for, or has too small a share, tells nothing.
+    /// Two laws of equal share and deviation are equally likely half way between their means; laws that are
+    /// too close, or have too small a share, give no threshold.
     #[test]
     fn a_knee_lies_where_both_laws_are_as_likely() {
-        // Quantiles of the normal law, so that nothing is left to chance.
+        // Quantiles of the normal law, so that nothing is random.
         let law = |count: usize, mean: f64, deviation: f64| -> Vec<f64> {
             let step = |number: usize| (number as f64 + 0.5) / count as f64;
             let logistic = |share: f64| libm::log(share / (1.0 - share)) / 1.702;
@@ -165,8 +165,8 @@ mod tests {
         let both = |low: Vec<f64>, high: Vec<f64>| knee(&[low, high].concat());
         let found = both(law(500, 20.0, 0.5), law(500, 26.0, 0.5)).expect("two laws");
         assert!((found - 23.0).abs() < 0.02, "{found}");
-        // The wider and the more frequent one reaches further: of these quantiles the deviations are
-        // 1.066 times what is asked for, and the densities by hand meet near 23.935 and 23.104.
+        // The wider and the more frequent law reaches farther: these quantiles have 1.066 times the requested
+        // deviations, and by hand the densities meet near 23.935 and 23.104.
         let found = both(law(500, 20.0, 1.0), law(500, 26.0, 0.5)).expect("two laws");
         assert!((found - 23.935).abs() < 0.03, "{found}");
         let found = both(law(900, 20.0, 0.5), law(100, 26.0, 0.5)).expect("two laws");

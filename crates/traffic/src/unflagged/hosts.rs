@@ -1,14 +1,14 @@
 //! When each host was seen, and whether most of its connections lack the packets of whole ones.
 //!
-//! A host is here from its first flow on until none was seen for longer than the threshold. Such times are what is
-//! left when flows of it are put together, whichever are put together first.
+//! A host is present from its first flow on until no flow was seen for longer than the threshold. These times are
+//! the result of merging its flows, in any order.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 
-/// Rows that are not sorted in yet.
+/// The most rows that are not merged yet.
 const FRESH_MAX: usize = 1 << 16;
 
 /// The hosts of an input.
@@ -25,7 +25,7 @@ struct Table<A> {
     clients: Rows<Client<A>>,
 }
 
-/// From when to when a host was here, ns since 1970.
+/// The time span for which a host was present, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Time<A> {
     host: A,
@@ -37,7 +37,8 @@ struct Time<A> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Client<A> {
     host: A,
-    /// How many more of its connections lack packets than do not: if both directions are seen, and if not.
+    /// The number of its connections that lack packets minus that of the others: if both directions are seen,
+    /// and if not.
     lacking: [i64; 2],
 }
 
@@ -47,7 +48,7 @@ impl<A> Default for Table<A> {
     }
 }
 
-/// Sorted rows, and others that are not sorted in yet.
+/// Sorted rows, and others that are not merged yet.
 #[derive(Debug)]
 struct Rows<T> {
     sorted: Vec<T>,
@@ -61,7 +62,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Ord + Copy> Rows<T> {
-    /// Adds a row. `join` makes one of two, the later into the earlier, where they are one.
+    /// Adds a row. `join` merges the later of two rows into the earlier, if they belong together.
     fn push(&mut self, row: T, join: impl Fn(&mut T, &T) -> bool) {
         self.fresh.push(row);
         if self.fresh.len() >= FRESH_MAX.max(self.sorted.len() / 4) {
@@ -80,7 +81,7 @@ impl<T: Ord + Copy> Rows<T> {
     }
 }
 
-/// Is the later time one with the earlier?
+/// Does the later time continue the earlier one?
 fn goes_on<A: PartialEq>(threshold_ns: u64) -> impl Fn(&mut Time<A>, &Time<A>) -> bool + Copy {
     move |earlier, later| {
         let is_one = earlier.host == later.host
@@ -131,7 +132,7 @@ impl<A: Ord + Copy> Table<A> {
 }
 
 impl Hosts {
-    /// The hosts of `flows`, of which a silence of up to `threshold_ns` is no absence.
+    /// The hosts of `flows`; a silence of up to `threshold_ns` does not count as absence.
     pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Hosts {
         let mut hosts = Hosts::default();
         for flow in flows {
@@ -168,7 +169,7 @@ impl Hosts {
         }
     }
 
-    /// Puts together what was noted.
+    /// Merges everything that was noted.
     pub fn settle(&mut self, threshold_ns: u64) {
         self.v4.settle(threshold_ns);
         self.v6.settle(threshold_ns);
@@ -180,7 +181,7 @@ impl Hosts {
         self.v6.merge(other.v6, threshold_ns);
     }
 
-    /// Are more than `most` times sorted in?
+    /// Are there more than `most` merged times?
     pub fn is_more_than(&self, most: usize) -> bool {
         self.v4.times.sorted.len() + self.v6.times.sorted.len() > most
     }
@@ -194,7 +195,7 @@ impl Hosts {
         lacking > 0
     }
 
-    /// Until when this host, seen at `at_ns`, was seen.
+    /// The end of the presence of this host that includes `at_ns`.
     pub fn last_ns(&self, address: IpAddr, at_ns: u64) -> u64 {
         let last_ns = match address {
             IpAddr::V4(v4) => self.v4.last_ns(v4.to_bits(), at_ns),

@@ -1,8 +1,8 @@
 //! The predecessors of records with impossible stamps.
 //!
-//! Of such a doubtful record one stamp is wrong: the one further from the end of the last believed record before it, in
-//! the order of five-tuples and starts. That predecessor may be in any partition. Doubtful records are few, so they
-//! are collected before partitions are read, and each partition offers the last of its own that comes before each.
+//! In such a doubtful record one stamp is wrong: the one farther from the end of the last believed record before it, in
+//! the order of five-tuples and starts. That predecessor may be in any partition. Doubtful records are few, so they are
+//! collected before partitions are read, and each partition offers its last record before each of them.
 
 use alloc::vec::Vec;
 
@@ -21,25 +21,25 @@ fn sort_key(record: &FlowRecord) -> SortKey {
 /// The sort keys of doubtful records.
 #[derive(Debug)]
 pub(crate) struct Doubtful {
-    /// One more than the limit, where there are too many.
+    /// The keys; one more than the limit if there are too many.
     keys: Vec<SortKey>,
     most: usize,
 }
 
 impl Doubtful {
-    /// None yet, of so many at most.
+    /// An empty collection of at most `most` records.
     pub fn new(most: usize) -> Doubtful {
         Doubtful { keys: Vec::new(), most }
     }
 
-    /// Notes one.
+    /// Notes a doubtful record.
     pub fn push(&mut self, record: &FlowRecord) {
         if self.keys.len() <= self.most {
             self.keys.push(sort_key(record));
         }
     }
 
-    /// Takes them in their order, each without a predecessor yet.
+    /// Removes them in their order, each without a predecessor yet.
     ///
     /// # Errors
     /// Where there were more than the limit.
@@ -59,8 +59,8 @@ impl Doubtful {
 pub(crate) struct Predecessors(Vec<(SortKey, Option<SortKey>)>);
 
 impl Predecessors {
-    /// For each doubtful record, by its number, the last believed one of these records before it and after the
-    /// doubtful one before.
+    /// For each doubtful record, by its number, the last believed one of these records between it and the
+    /// previous doubtful record.
     pub fn find_in(&self, records: &[FlowRecord]) -> Vec<(usize, SortKey)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -76,7 +76,7 @@ impl Predecessors {
         found
     }
 
-    /// Adds what was found in a batch.
+    /// Adds the predecessors found in a batch.
     pub fn add(&mut self, found: Vec<(usize, SortKey)>) {
         for (number, sort_key) in found {
             let predecessor = &mut self.0[number].1;
@@ -84,7 +84,7 @@ impl Predecessors {
         }
     }
 
-    /// Carries predecessors on to the doubtful records after them.
+    /// Propagates predecessors to the doubtful records after them.
     pub fn propagate(&mut self) {
         let mut last = None;
         for (_, predecessor) in &mut self.0 {

@@ -7,22 +7,22 @@ use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::biflows::fingerprint;
 
-/// How long before or after a flow the flow that answers it may lie, ns: stamps of exporters are coarse.
+/// How long before or after a flow its answering flow may lie, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;
 
 /// How a flow relates to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Relations {
-    /// The flow of the other direction: of those at the same time, the one whose start is nearest.
+    /// The flow of the other direction at the same time with the nearest start.
     pub answer: Option<u32>,
-    /// An earlier flow of the same five-tuple fell silent, and this one went on with its connection.
+    /// An earlier flow of the same five-tuple fell silent, and this one continues its connection.
     pub resumes: bool,
-    /// A later one goes on with this one's.
+    /// A later flow continues this flow's connection.
     pub pauses: bool,
 }
 
-/// The relations of flows, which are in the order of their starts. Silence of up to `threshold_ns` is a pause,
-/// unless the flow is known to have ended.
+/// The relations of flows, which must be in the order of their starts. Silence of up to `threshold_ns` is a
+/// pause, unless the flow is known to have ended.
 pub(super) fn of(flows: &[FlowRecord], threshold_ns: u64) -> Vec<Relations> {
     let mut order: Vec<(u64, u32)> =
         flows.iter().enumerate().map(|(at, flow)| (fingerprint(&flow.key), at as u32)).collect();

@@ -1,9 +1,9 @@
-//! The connections of a table as they were observed, to be held against others.
+//! The connections of a table as observations, for comparison with others.
 //!
-//! A table knows hosts by their ranks and has no packets. So hosts are numbered, each rank of a role an address, a
-//! client's ports are made up, and times begin with the part; what both ends did, when, and how much passed is
-//! the original's. Packets and bytes of a connection are known of both directions together, and stand with the
-//! client's, but for one packet where the server sent any.
+//! A table has ranks for hosts and no packets. So each rank of a role gets an address, a client's ports are made
+//! up, and times begin with the part; what both ends did, when, and how much passed is the original's. Packets and
+//! bytes of a connection are known only for both directions together, and are assigned to the client, except for
+//! one packet if the server sent any.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use nilometer_conversation::{Act, Carried, Connection, Opening, Side, Step};
 
 use super::{Begins, ConnectionVector, SessionVector, StepVector, Vectors};
 
-/// Below the addresses of clients, and of servers; a table has at most 2^20 hosts of each role.
+/// The base addresses of clients, and of servers; a table has at most 2^20 hosts in each role.
 const CLIENTS: u32 = 0x0a00_0000;
 const SERVERS: u32 = 0x0b00_0000;
 
@@ -64,7 +64,7 @@ fn connection(number: usize, session: &SessionVector, one: &ConnectionVector) ->
     }
 }
 
-/// To the nearest ns, which is what was written.
+/// Rounded to the nearest ns, as it was written.
 fn nanos(value: f64, unit_ns: f64) -> u64 {
     libm::round(value * unit_ns) as u64
 }

@@ -1,5 +1,5 @@
-//! The embedded records through the whole pure chain: estimated, planned, and judged as if performed
-//! without fault.
+//! The embedded records through the whole chain: estimated, planned, and judged as if played without
+//! fault.
 
 use crate::performed::performed;
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
@@ -160,7 +160,7 @@ fn a_model_is_at_no_distance_from_itself_and_far_from_another() {
     assert!(of("inter_connection", "w1_log2").floor > 0.0);
 }
 
-/// One direction of a connection as a flow record of an exporter, which knows no payload.
+/// One direction of a connection as a flow record of an exporter that does not count payload.
 fn exported(start_ms: u64, packets: u64, octets: u64, flags: u8) -> FlowRecord {
     let address = |text: &str| text.parse().expect("an address");
     FlowRecord {
@@ -191,7 +191,8 @@ fn file_size_from_records_is_bytes_less_forty_a_packet() {
     for (n, record) in records.iter_mut().enumerate() {
         record.key.source_port += n as u16;
     }
-    // A hundred acknowledgements with time stamps look like 1,200 bytes by the rule, and are none.
+    // By the rule, a hundred acknowledgements with time stamps look like 1,200 bytes, but carry
+    // none.
     let mut acks = exported(0, 100, 5_200, WHOLE);
     acks.key.source_port = 50_000;
     records.push(acks);

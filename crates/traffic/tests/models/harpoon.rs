@@ -1,5 +1,5 @@
-//! The paper from records alone: active sessions (Figure 4), and what a plan that they drive keeps of the original
-//! (Table 1, Figures 6 and 7).
+//! The paper's results from records only: active sessions (Figure 4), and how close a plan driven by them is to
+//! the original (Table 1, Figures 6 and 7).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use nilometer_traffic::fidelity::{Laws, judge};
 use nilometer_traffic::model::{Interval, LoadDriver, Origin};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 
-/// Truths behind each mean.
+/// The number of truths in each mean.
 const TRUTHS: u64 = 50;
 
 /// Harpoon's own model of these records.
@@ -45,13 +45,13 @@ fn habit(sessions: usize) -> Habit {
     }
 }
 
-/// Sessions that Figure 4 counts, over the intervals' time.
+/// The mean number of sessions by Figure 4, over the intervals' time.
 fn counted(model: &TrafficModel) -> f64 {
     let of = |interval: &Interval| interval.sessions * interval.duration_s;
     model.intervals.iter().map(of).sum::<f64>() / model.original_s()
 }
 
-/// The mean over all truths of sessions counted and of sessions that were active.
+/// The means over all truths of counted sessions and of active ones.
 fn mean(habit: &Habit, late_ns: fn(&mut Rng) -> u64) -> (f64, f64) {
     let each = (1..=TRUTHS).map(|seed| {
         let truth = truth(habit, seed);
@@ -92,7 +92,7 @@ fn uploads_are_sessions_like_any_other() {
     assert!((counted / active - 1.0).abs() < 0.05, "{counted} of {active}");
 }
 
-/// A morning, a noon and an evening, to servers of which some are far more popular than others.
+/// A morning, a noon and an evening, with some servers far more popular than others.
 fn day() -> Habit {
     Habit {
         active: vec![12, 20, 35, 60, 80, 90, 85, 70, 50, 40, 25, 15],
@@ -163,8 +163,8 @@ fn bursts_in_short_sessions_carry_the_bytes_of_each_interval() {
     assert!((made - 1.0).abs() < 0.05, "{made} times the connections");
 }
 
-/// One file in a hundred is a giant, so that intervals differ by how many they have: each carries its own bytes,
-/// and not as many files of the mean size.
+/// One file in a hundred is a giant, so that intervals differ by their number of giants: each carries its own
+/// bytes, and not its number of files times the mean size.
 #[test]
 fn intervals_keep_their_own_bytes_where_few_giants_make_the_mean() {
     let giants = Habit {
@@ -179,7 +179,7 @@ fn intervals_keep_their_own_bytes_where_few_giants_make_the_mean() {
     let truth = truth(&giants, 12);
     let model = model(truth.records(punctual), Some(giants.stretch_s));
     let (plan, bytes) = (plan(&model, 1), bytes(&truth, giants.stretch_s));
-    // (Of the last, transfers that the original's end cuts are no files.)
+    // (In the last interval, transfers that the original's end cuts are not files.)
     for (at, (&bytes, planned)) in bytes.iter().zip(&plan.intervals).enumerate().take(11) {
         let volume = planned.bytes as f64 / bytes;
         println!("{at}: {volume:.3} of {bytes:.0} bytes");
@@ -203,7 +203,7 @@ fn sessions_drive_the_plan() {
     }
 }
 
-/// Figure 7, and Table 1: what is planned is as like the original as a second sample of the original.
+/// Figure 7, and Table 1: the plan is as close to the original as a second sample of the original.
 #[test]
 fn a_plan_that_sessions_drive_follows_the_laws_of_the_original() {
     let day = day();
@@ -239,8 +239,7 @@ fn a_plan_that_sessions_drive_follows_the_laws_of_the_original() {
     }
 }
 
-/// A week of two sessions by night and of twenty by day, by the hours where nobody asks for others, and in the paper's
-/// five minutes.
+/// A week of two sessions by night and twenty by day, with the default intervals, and with the paper's five minutes.
 #[test]
 fn a_week_of_records_keeps_its_days_and_nights() {
     const HOURS: usize = 24 * 7;

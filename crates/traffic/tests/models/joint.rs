@@ -113,7 +113,7 @@ fn a_plan_keeps_requests_and_answers_together_and_their_volume_in_each_interval(
     }
 }
 
-/// The head has what starts before an instant, and not what starts at it.
+/// The head holds connections that start before an instant, and none that starts at it.
 #[test]
 fn the_head_of_a_plan_ends_before_its_instant() {
     let plan = plan(&model());
@@ -156,7 +156,7 @@ fn connections_raise_coverage_and_harpoons_model_is_kept() {
     assert_eq!(harpoon.generation.driver, LoadDriver::Connections);
 }
 
-/// One file of each connection, driven by active sessions: what `--harpoon` asks for.
+/// One file of each connection, driven by active sessions, as with `--harpoon`.
 #[test]
 fn harpoons_own_mode_has_one_file_of_each_connection_and_sessions_drive_it() {
     let model = model_of(records(100), false);
@@ -190,7 +190,7 @@ fn intervals_without_their_volume_are_refused() {
     model.check().expect("a model of files");
 }
 
-/// What a planner could not count, divide or end with is refused when the model is read.
+/// Numbers with which a planner could not count, divide or terminate are refused when the model is read.
 #[test]
 fn numbers_that_no_plan_can_be_made_of_are_refused() {
     let half = 1u64 << 63;
@@ -220,7 +220,7 @@ fn numbers_that_no_plan_can_be_made_of_are_refused() {
     }
 }
 
-/// Every part of a sum is added, and none to another.
+/// Every part of a sum is added to its own part only.
 #[test]
 fn what_intervals_carry_is_added_part_by_part() {
     let of = |[connections, bytes, packets, octets]: [u64; 4]| ConnectionVolume {
@@ -246,7 +246,8 @@ fn an_original_has_three_to_twelve_intervals() {
     );
 }
 
-/// Beyond a day each has twelve, of a week as of a month; and of what is longer there are no more than that.
+/// Beyond a day each day has twelve intervals, for a week as for a month; longer originals have no more than
+/// a month.
 #[test]
 fn a_week_keeps_its_days() {
     const DAY_S: f64 = 86_400.0;
@@ -275,13 +276,13 @@ fn intervals_follow_each_other() {
     assert!(!starts(0.0, 3.000_004_1) && !starts(0.0, 2.999_995_9));
 }
 
-/// Of more connections than a sample holds: the largest each for itself, and of the sample what is below
-/// them, in groups; by sorting all of them.
+/// With more connections than a sample holds: the largest ones singly, and the sampled ones below them in
+/// groups; checked by sorting all of them.
 #[test]
 fn a_table_has_the_largest_and_groups_of_what_is_below_them() {
     const ALL: u64 = 300_000;
     let shape = |at: u64| Shape { bytes: 1_000 + at, request_bytes: 100, packets: 10, interval: 0 };
-    // The least of the largest is in the sample, as any may be.
+    // The least of the largest is in the sample, as any connection may be.
     let least = ALL - 1_024;
     let mark = |at: u64| if at == least { 0 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
     let mut shapes = Shapes::default();

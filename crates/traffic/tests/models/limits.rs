@@ -1,5 +1,5 @@
-//! What is just beyond a limit of the estimate is refused, and what is at the limit makes the model that it makes
-//! anyway.
+//! Input just beyond a limit of the estimate is refused, and input at the limit makes the same model as without
+//! it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ fn options() -> EstimateOptions {
     }
 }
 
-/// Keeps what is spilled in memory, and counts how often it was read.
+/// A spill store in memory, which counts how often it was read.
 #[derive(Default)]
 struct Kept(Mutex<BTreeMap<usize, Vec<u8>>>, AtomicUsize);
 
@@ -60,7 +60,7 @@ impl SpillStore for Kept {
 
 type Made = Result<(TrafficModel, Vec<String>), EstimateError>;
 
-/// The model of records of which so many are looked at together.
+/// The model of records, of which `together` may be processed together.
 fn model(records: &[FlowRecord], together: usize, limits: Limits) -> Made {
     model_beside(&Kept::default(), records, together, limits)
 }
@@ -77,7 +77,7 @@ fn model_beside(spill: &Kept, records: &[FlowRecord], together: usize, limits: L
 struct Limit {
     of: fn(usize) -> Limits,
     error: fn(usize) -> EstimateError,
-    /// What the error says, with a `#` for the limit.
+    /// The error's text, with a `#` for the limit.
     line: &'static str,
 }
 
@@ -109,7 +109,7 @@ const PER_SOCKET_PAIR: Limit = Limit {
 };
 
 impl Limit {
-    /// Records of which there are `most` of what is limited.
+    /// Checks a limit with records that have exactly `most` of the limited thing.
     fn assert_is(&self, most: usize, mut records: Vec<FlowRecord>, together: usize) {
         Rng::new(1, 0x6c69_6d69, 0).shuffle(&mut records);
         let usual = model(&records, together, Limits::default()).expect("a model");
@@ -121,7 +121,7 @@ impl Limit {
         assert_eq!(error.to_string(), self.line.replace('#', &(most - 1).to_string()));
     }
 
-    /// How often partitions were read until these records were refused for being more than `most`.
+    /// How often partitions were read until these records were refused for exceeding `most`.
     fn fetches(&self, most: usize, records: &[FlowRecord], together: usize) -> usize {
         let spill = Kept::default();
         let refused = model_beside(&spill, records, together, (self.of)(most));
@@ -130,7 +130,7 @@ impl Limit {
     }
 }
 
-/// The client (side 0) or server (side 1) of that number.
+/// The client (side 0) or server (side 1) with this number.
 fn host(side: u32, number: u32, is_v6: bool) -> IpAddr {
     match is_v6 {
         true => IpAddr::V6(
@@ -145,7 +145,8 @@ fn ends(client: u32, server: u32, is_v6: bool) -> [IpAddr; 2] {
     [host(0, client, is_v6), host(1, server, is_v6)]
 }
 
-/// Both directions of a connection from one port, asked so many seconds after the origin and answered at once.
+/// Both directions of a connection from one port, opened `second` seconds after the origin and answered at
+/// once.
 fn connection([source, destination]: [IpAddr; 2], port: u16, second: u64) -> [FlowRecord; 2] {
     let start_ns = ORIGIN_NS + second * SECOND_NS;
     let asked = FlowRecord {
@@ -225,7 +226,7 @@ fn more_clients_or_servers_than_the_limit_are_refused() {
 fn more_host_times_than_the_limit_are_refused() {
     let records: Vec<FlowRecord> = (1..=30)
         .flat_map(|client| connection(ends(client, 1, client % 3 == 0), 99, u64::from(client) % 20))
-        // A client of either family and its server come again; of the first, another connection soon after.
+        // A client of either family and its server return; for the first, another connection soon after.
         .chain(connection(ends(1, 1, false), 99, 400))
         .chain(connection(ends(1, 1, false), 98, 420))
         .chain(connection(ends(3, 1, true), 99, 400))
@@ -245,7 +246,7 @@ fn more_impossible_stamps_than_the_limit_are_refused() {
         record.start_ns -= 3 * DAY_NS;
         record.packets = 1;
     }
-    // Those that have flags are not looked up.
+    // Records with flags are not looked up.
     records[80].start_ns -= 3 * DAY_NS;
     for together in [ALL, 3] {
         DOUBTFUL.assert_is(20, records.clone(), together);
@@ -273,7 +274,7 @@ fn more_pending_events_of_an_address_pair_than_the_limit_are_refused() {
             together,
         );
     }
-    // A pair that is looked at together does not wait.
+    // A pair that is processed at once does not wait.
     let looked_at = many(connections(1, 40).collect());
     let usual = model(&looked_at, 80, Limits::default()).expect("a model");
     assert_eq!(model(&looked_at, 80, (PAIR_EVENTS.of)(0)), Ok(usual));
@@ -283,7 +284,7 @@ fn more_pending_events_of_an_address_pair_than_the_limit_are_refused() {
 fn conversations_are_counted_as_soon_as_their_address_pair_is_complete() {
     let of_pair = |number: u32| {
         let pair = ends(3, number, false);
-        // Ten of UDP, and others of which neither the opening nor an answer was seen.
+        // Ten UDP conversations, and other flows whose opening and answer were not seen.
         (0..30).map(move |port| {
             let [asked, _] = connection(pair, 1_024 + port, port.into());
             match port % 3 {
@@ -310,7 +311,7 @@ fn more_records_of_one_socket_pair_than_the_limit_are_refused() {
         for together in [39, 3] {
             PER_SOCKET_PAIR.assert_is(40, records.clone(), together);
         }
-        // As many as may be looked at together in any case.
+        // As many as may be processed together in any case.
         let usual = model(&records, ALL, Limits::default()).expect("a model");
         assert_eq!(model(&records, 40, (PER_SOCKET_PAIR.of)(1)), Ok(usual));
         let refused = model(&records, 39, (PER_SOCKET_PAIR.of)(1));
@@ -318,7 +319,7 @@ fn more_records_of_one_socket_pair_than_the_limit_are_refused() {
     }
 }
 
-/// What is known grows until it is refused, and no longer.
+/// Memory grows until the input is refused, and no further.
 #[test]
 fn far_too_many_records_are_refused_before_all_are_read() {
     let clients = |count: u32| (1..=count).map(|client| connection(ends(client, 1, true), 99, 0));

@@ -1,4 +1,4 @@
-//! Models of known truths, of records and of connections: what is estimated, planned and performed.
+//! Models of known truths, of records and of connections: what is estimated, planned and played.
 
 mod embedded;
 mod harpoon;

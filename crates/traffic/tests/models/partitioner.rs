@@ -38,7 +38,8 @@ fn options_of(interval_s: Option<f64>) -> EstimateOptions {
     }
 }
 
-/// Records of chance: both families and directions, split flows, doubles, what is not TCP or not whole.
+/// Random records: both families and directions, split flows, doubles, and some that are not TCP or not
+/// whole.
 fn records(seed: u64, count: usize) -> Vec<FlowRecord> {
     let mut rng = Rng::new(seed, 0x6761_7468, 0);
     let mut made = Vec::new();
@@ -87,7 +88,7 @@ fn records(seed: u64, count: usize) -> Vec<FlowRecord> {
     made
 }
 
-/// Works on the last thing first.
+/// Works on the last item first.
 struct Backwards;
 
 impl Runner for Backwards {
@@ -112,7 +113,7 @@ fn the_model_does_not_depend_on_the_runner() {
     }
 }
 
-/// Keeps what was spilled in memory, and returns it in pieces of so many bytes.
+/// A spill store in memory, which returns its content in pieces of a given number of bytes.
 struct Kept {
     partitions: Mutex<BTreeMap<usize, Vec<u8>>>,
     piece: usize,
@@ -147,7 +148,7 @@ impl SpillStore for Kept {
     }
 }
 
-/// Without flags, or of sampled packets: one in `bare` and one in `sampled`; some with stamps that cannot be.
+/// One record in `bare` without flags and one in `sampled` of sampled packets; some with impossible stamps.
 fn of_kinds(seed: u64, count: usize, bare: usize, sampled: usize) -> Vec<FlowRecord> {
     let mut rng = Rng::new(seed, 0x6b69_6e64, 0);
     let mut records = records(seed, count);
@@ -179,7 +180,7 @@ fn assert_the_budget_does_not_matter(seed: u64, mut records: Vec<FlowRecord>, la
     let options = options_of(None);
     let whole = estimate(records.clone(), &options).expect("a model");
     let is_sampled = |record: &FlowRecord| record.sampling_interval >= 2;
-    // Of sampled records the order matters where stamps cannot be.
+    // For sampled records with impossible stamps the order matters.
     assert!(
         !records
             .iter()
@@ -230,7 +231,7 @@ fn a_large_address_pair_is_split_by_socket_pairs() {
     };
     for (seed, (bare, sampled)) in (0..).zip([(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)]) {
         let mut records = of_kinds(300 + seed, 6_000, bare, sampled);
-        // Some stay what they are, and some ask by the clock.
+        // Some are unchanged, and some become periodic requests.
         for (number, record) in records.iter_mut().enumerate() {
             if number % 5 > 0 {
                 *record = one_pair(record.clone());
@@ -389,7 +390,7 @@ fn the_partitioned_estimate_agrees_with_its_naive_twin() {
         );
         let sessions: Vec<f64> =
             model.intervals.iter().map(|interval| interval.sessions_direct).collect();
-        // They are added up in whole nanoseconds.
+        // They are summed in whole nanoseconds.
         let lengths_s: Vec<f64> =
             model.intervals.iter().map(|interval| interval.duration_s).collect();
         for (found, naive) in sessions.iter().zip(direct(&naive.lives, 20.0, &lengths_s)) {

@@ -1,4 +1,4 @@
-//! Models of sampled records held against the flows that were sampled.
+//! Models of sampled records compared with the flows that were sampled.
 
 use crate::sampling::{Packet, address, options};
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
@@ -47,7 +47,7 @@ fn flows(seed: u64) -> Vec<Flow> {
     (0..FLOWS).map(flow).collect()
 }
 
-/// What an exporter makes of one packet in `interval`, without joining over its inactive timeout.
+/// The records of an exporter that samples one packet in `interval`, split at its inactive timeout.
 fn exported(flows: &[Flow], interval: u32, seed: u64) -> Vec<FlowRecord> {
     let mut rng = Rng::new(seed, 0x666c, 1);
     let mut records: Vec<FlowRecord> = Vec::new();
@@ -89,7 +89,7 @@ fn covered(model: &TrafficModel) {
     assert_eq!(coverage.payload_in_model, model.bytes());
 }
 
-/// File sizes as who knows no inversion has them: what was sampled, times the interval.
+/// File sizes without inversion: the sampled bytes times the interval.
 fn plain(records: &[FlowRecord], interval: u32) -> Vec<f64> {
     let payload = |record: &FlowRecord| record.octets - 40 * record.packets;
     let mut sizes: Vec<f64> =
@@ -102,7 +102,8 @@ fn plain(records: &[FlowRecord], interval: u32) -> Vec<f64> {
 fn flows_sizes_and_volumes_are_recovered() {
     let flows = flows(1);
     let payload: u64 = flows.iter().flat_map(|flow| &flow.packets).map(|p| p.payload).sum();
-    // Of these flows 0.02 and 0.10: no more than this may be lost, and never to counting records.
+    // For these flows 0.02 and 0.10: the distance must not be larger than this, and never worse than by
+    // counting records.
     for (interval, most) in [(10, 0.05), (100, 0.13)] {
         let records = exported(&flows, interval, 2);
         let plain = plain(&records, interval);
@@ -120,7 +121,7 @@ fn flows_sizes_and_volumes_are_recovered() {
         assert!((bytes - 1.0).abs() < 0.06, "1:{interval}: volume x {bytes}");
         let carried = model.flows() as f64 * model.file_size.mean() / model.bytes() as f64;
         assert!((carried - 1.0).abs() < 0.01, "1:{interval}: sizes carry {carried} of the volume");
-        // Between the sizes that there are: whole packets.
+        // Between the possible sizes: whole packets.
         let (mut worst, mut worst_plain) = (0.0_f64, 0.0_f64);
         for whole in [1, 2, 3, 5, 8, 12, 20, 40, 100, 1_000] {
             let smaller = flows.iter().filter(|flow| flow.packets.len() <= whole + 1).count();
@@ -198,7 +199,8 @@ fn without_a_single_syn_there_is_no_model() {
     assert_eq!(error, EstimateError::Sampled(InversionError::NoSyn(count)));
 }
 
-/// Exporters that sample and record no flags: volumes hold, and the number of flows is a lower bound that says so.
+/// Exporters that sample and record no flags: volumes are right, and the number of flows is reported as a lower
+/// bound.
 #[test]
 fn sampled_records_without_flags_are_read() {
     let flows = flows(13);
@@ -220,7 +222,7 @@ fn sampled_records_without_flags_are_read() {
     assert!(made.warnings.iter().any(|warning| warning.contains("no TCP flags recorded")));
 }
 
-/// Half of the exporters record flags: the others' flows are as many for each that was seen.
+/// Half of the exporters record flags: the others have the same ratio of flows to seen flows.
 #[test]
 fn records_without_flags_are_like_those_with_them() {
     let flows = flows(15);
@@ -234,7 +236,7 @@ fn records_without_flags_are_like_those_with_them() {
     assert_eq!(model.flow_lengths.expect("lengths").method, Method::SynJointEm);
 }
 
-/// Each flow is acknowledged, by half as many packets that carry nothing but time stamps, after a small request.
+/// Each flow is acknowledged by half as many packets with only time stamps, after a small request.
 #[test]
 fn acknowledgements_are_no_files() {
     let forward = flows(17);

@@ -1,4 +1,4 @@
-//! File sizes of sampled records held against the files that were sent.
+//! File sizes of sampled records compared with the files that were sent.
 
 use crate::sampling::{Packet, address, options};
 use nilometer_flow::record::{TCP, tcp_flags};
@@ -21,7 +21,7 @@ struct Law {
     segment: u64,
     /// A FIN of its own follows the last packet.
     closes_apart: bool,
-    /// Sizes are whole segments, told between two of them.
+    /// Sizes are whole segments, and compared between two of them.
     is_whole: bool,
 }
 
@@ -100,7 +100,7 @@ const ONE_KIND: Law = files("one kind", one_kind, true);
 const PARETO: Law = files("Pareto", pareto_alone, false);
 const TWO_LOGNORMALS: Law = files("two lognormals", bimodal, false);
 
-/// Laws that families and priors of the inversion were chosen with.
+/// Laws with which families and priors of the inversion were chosen.
 const TUNED: [Law; 8] = [
     WHOLE_PACKETS,
     WEB,
@@ -112,7 +112,7 @@ const TUNED: [Law; 8] = [
     PARETO,
 ];
 
-/// Laws that nothing was chosen with.
+/// Held-out laws, with which nothing was chosen.
 const HELD_OUT: [Law; 3] = [
     files("body and tail", body_and_tail, true),
     files("log-logistic", log_logistic, true),
@@ -121,7 +121,7 @@ const HELD_OUT: [Law; 3] = [
 
 const REFERENCES: [(u64, u32); 3] = [(50_000, 10), (1_000_000, 100), (1_000_000, 1_000)];
 
-/// The record of a file of which one packet in `interval` is sampled, if any is.
+/// The record of a file with one packet in `interval` sampled, if any is.
 fn record(number: u64, size: u64, law: &Law, interval: u32, rng: &mut Rng) -> Option<FlowRecord> {
     let carrying = size.div_ceil(law.segment);
     let packets = 1 + carrying + u64::from(law.closes_apart);
@@ -149,7 +149,7 @@ fn record(number: u64, size: u64, law: &Law, interval: u32, rng: &mut Rng) -> Op
     })
 }
 
-/// The greatest difference of the distribution functions, between sizes that there are.
+/// The greatest difference of the distribution functions between possible sizes.
 fn ks_between(sorted: &[f64], model: &Empirical, segment: f64) -> f64 {
     let mut worst = 0.0_f64;
     for whole in 1..2_000 {
@@ -162,13 +162,13 @@ fn ks_between(sorted: &[f64], model: &Empirical, segment: f64) -> f64 {
 
 struct Outcome {
     ks: f64,
-    /// Flows over those that there were.
+    /// Ratio of estimated to true flows.
     flows: f64,
-    /// Bytes over those that were sent.
+    /// Ratio of estimated bytes to bytes sent.
     bytes: f64,
-    /// The stated distance from the truth (95 %), and whether sizes count as identified.
+    /// The stated distance from the truth (95 %).
     spread: f64,
-    /// The median's ratio to the true one, or its inverse where that is larger, and the factor that is stated (95 %).
+    /// The ratio of the median to the true one, or its inverse if that is larger, and the stated factor (95 %).
     median_off: f64,
     median_factor: f64,
     is_identified: bool,
@@ -213,14 +213,14 @@ fn outcome(seed: u64, (files, interval): (u64, u32), law: &Law) -> Outcome {
     Outcome { ks, flows, bytes, spread, median_off, median_factor, is_identified }
 }
 
-/// The outcomes of so many seeds, and their mean KS.
+/// The outcomes of `seeds` seeds, and their mean KS.
 fn outcomes(seeds: u64, size: (u64, u32), law: &Law) -> (Vec<Outcome>, f64) {
     let outcomes: Vec<Outcome> = (1..=seeds).map(|seed| outcome(seed, size, law)).collect();
     let ks = outcomes.iter().map(|one| one.ks).sum::<f64>() / seeds as f64;
     (outcomes, ks)
 }
 
-/// One packet in ten: what sampling leaves is enough for each law.
+/// One packet in ten: the sample is sufficient for each law.
 #[test]
 fn sizes_are_recovered_at_one_in_ten() {
     let limits = [0.05, 0.02, 0.05, 0.05, 0.02];
@@ -234,8 +234,8 @@ fn sizes_are_recovered_at_one_in_ten() {
     }
 }
 
-/// One in a hundred, and the references at one in a thousand: sizes are recovered to within what is stated. One in a
-/// thousand leaves the medians of two humps open, and the warning says so.
+/// One in a hundred, and the references at one in a thousand: sizes are recovered to within the stated precision. At
+/// one in a thousand the medians of two humps stay open, and the warning says so.
 #[test]
 fn sizes_are_recovered_at_one_in_a_hundred_or_not_identified() {
     let limits = [(WEB, 100, 0.02), (SYNTHETIC, 100, 0.04), (WHOLE_PACKETS, 100, 0.06)];
@@ -264,8 +264,8 @@ fn assert_holds(&Outcome { ks, spread, median_off, median_factor, .. }: &Outcome
     assert!(median_off <= median_factor, "{median_off} times, stated as {median_factor}");
 }
 
-/// Of a hundred seeds each, of inputs in which sizes are told and of such in which they hardly are: how often the truth
-/// lies within the stated distance.
+/// How often the truth lies within the stated distance: for a hundred seeds each of inputs with well and with hardly
+/// identified sizes.
 #[test]
 #[ignore = "2,200 models take half an hour: the measure behind row F2.5, by hand"]
 fn distances_hold_the_truth() {
@@ -290,8 +290,8 @@ fn distances_hold_the_truth() {
     }
 }
 
-/// What the specification says: the mean of ten seeds, and how often the truth lies within the stated distance. The reference
-/// is the synthetic original; files of the Web are held to the same.
+/// The figures of the specification: the mean of ten seeds, and how often the truth lies within the stated distance.
+/// The reference is the synthetic original; the same holds for files of the Web.
 #[test]
 #[ignore = "ten seeds of a million flows of eleven laws, a quarter of an hour; run by hand"]
 fn references_in_the_mean_of_ten_seeds() {

@@ -1,7 +1,8 @@
-//! Table 2 of the paper, from records on: ends that routers stamp late, and two ways of counting sessions.
+//! Table 2 of the paper, starting from records: ends that routers stamp late, and two ways of counting
+//! sessions.
 //!
-//! The records go the whole way that those of an exporter go. Figure 4 is to count the same sessions whether
-//! ends are late or not, because it looks at no end; the direct method cannot.
+//! The records are processed like those of an exporter. Figure 4 must count the same sessions whether ends
+//! are late or not, because it does not use ends; the direct method cannot.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -13,18 +14,18 @@ use nilometer_traffic::model::{Interval, Origin};
 
 const SESSIONS: u64 = 40;
 const DURATION_NS: u64 = 180_000_000_000;
-/// Each connection is over so soon after its start.
+/// The duration of each connection.
 const TRANSFER_NS: u64 = 50_000_000;
 
 fn address(group: u8, at: u64) -> IpAddr {
     Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
 }
 
-/// How sessions are made.
+/// How sessions behave.
 #[derive(Clone, Copy)]
 struct Habit {
     sessions: u64,
-    /// Connections of a session at most; it ends with the original in any case.
+    /// The most connections of a session; it ends with the original in any case.
     connections: u16,
     /// Mean time between two starts, ns; they are uniform from half of it to one and a half.
     gap_ns: u64,
@@ -35,7 +36,7 @@ struct Habit {
 /// Forty sessions that last as long as the original.
 const STEADY: Habit =
     Habit { sessions: SESSIONS, connections: u16::MAX, gap_ns: 2_000_000_000, request_bytes: 80 };
-/// Many that are short: three connections within two thirds of a second.
+/// Many short sessions: three connections within two thirds of a second.
 const BRIEF: Habit =
     Habit { sessions: 2_000, connections: 3, gap_ns: 300_000_000, request_bytes: 80 };
 
@@ -83,12 +84,12 @@ fn records(habit: Habit, late_ns: impl Fn(&mut Rng) -> u64) -> Vec<FlowRecord> {
     records
 }
 
-/// 454 ± 254 ms, and never before the packet: what Table 2 has.
+/// 454 ± 254 ms, and never before the packet, as in Table 2.
 fn late(ends: &mut Rng) -> u64 {
     (1e6 * (454.0 + 254.0 * ends.normal()).max(0.0)) as u64
 }
 
-/// Sessions that are active on average, by Figure 4 and by lifetimes: ends as they are, and late.
+/// The mean number of active sessions, by Figure 4 and by lifetimes: with exact ends, and with late ones.
 fn counted(habit: Habit) -> [[f64; 2]; 2] {
     let both = |records| {
         let intervals = intervals(records);
@@ -116,7 +117,7 @@ fn intervals(records: Vec<FlowRecord>) -> Vec<Interval> {
     estimate(records, &options).expect("a model").model.intervals
 }
 
-/// Short lives become longer by as much as their ends are late; Figure 4 counts what it counted.
+/// Short lifetimes become longer by the lateness of their ends; the count of Figure 4 does not change.
 #[test]
 fn late_ends_make_the_direct_method_overestimate_and_leave_figure_4_alone() {
     let [[exact, exact_direct], [late, late_direct]] = counted(BRIEF);

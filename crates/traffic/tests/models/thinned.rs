@@ -1,4 +1,4 @@
-//! Gaps of sampled records held against those between the connections that were sampled.
+//! Gaps estimated from sampled records compared with those between the original connections.
 
 use crate::sampling::{Packet, address, options};
 use nilometer_flow::record::{TCP, tcp_flags};
@@ -9,7 +9,7 @@ use nilometer_traffic::model::{Identification, TrafficModel};
 
 const PURPOSE: u32 = 0x7468_696e;
 const BOUND_S: f64 = 60.0;
-/// Connections of a pair of hosts, and the share of them that another follows within a session.
+/// Connections of a pair of hosts, and the share of them with a successor in the session.
 const OF_PAIR: u64 = 250;
 const FOLLOWED: f64 = 0.98;
 /// Between packets of a connection.
@@ -24,7 +24,7 @@ fn lognormal(rng: &mut Rng) -> f64 {
     (-1.6 + 1.2 * rng.normal()).exp()
 }
 
-/// A burst: one connection every 50 ms or so.
+/// A burst: about one connection every 50 ms.
 fn burst(rng: &mut Rng) -> f64 {
     0.05 * (0.7 + 0.6 * rng.unit())
 }
@@ -38,14 +38,14 @@ fn exponential(rng: &mut Rng) -> f64 {
     rng.exponential(1.0)
 }
 
-/// What an exporter of one packet in `interval` records, and the gaps that there were, rising.
+/// The records of an exporter that samples one packet in `interval`, and the true gaps, rising.
 struct Sampled {
     records: Vec<FlowRecord>,
     gaps_s: Vec<f64>,
     end_ns: u64,
 }
 
-/// Packets of one direction, most of which are not looked at.
+/// Packets of one direction, most of which are not sampled.
 struct Direction {
     key: FlowKey,
     start_ns: u64,
@@ -68,7 +68,7 @@ impl Direction {
     }
 }
 
-/// Sessions of pairs of hosts: connections of which each is followed by another after a gap, or by silence.
+/// Sessions of pairs of hosts: each connection is followed by another after a gap, or by silence.
 fn sample(seed: u64, (connections, interval): (u64, u32), (gap, scales): (Gap, f64)) -> Sampled {
     let mut rng = Rng::new(seed, PURPOSE, 0);
     let mut sampled = Sampled { records: Vec::new(), gaps_s: Vec::new(), end_ns: 0 };
@@ -120,11 +120,11 @@ fn connection(
     sampled.records.extend([up, down].iter().filter_map(|way| way.record(interval, rng)));
 }
 
-/// What came of one sample.
+/// The outcome of one sample.
 struct Outcome {
     ks: f64,
     median: f64,
-    /// Whether the intervals of median and mean hold the truth.
+    /// Whether the intervals of median and mean contain the truth.
     holds: [bool; 2],
     model: TrafficModel,
 }
@@ -163,7 +163,7 @@ fn gaps_are_recovered() {
     assert!(ks <= 0.1 && is_identified(&model), "1:1000: KS {ks}");
 }
 
-/// Gaps of 0.05 s, in sessions between which there are minutes: lags over the interval would be ten times too long.
+/// Gaps of 0.05 s, in sessions minutes apart: lags divided by the sampling interval would be ten times too long.
 #[test]
 fn bursts_are_as_dense_as_they_were() {
     for size in [(25_000, 10), (250_000, 100)] {
@@ -179,7 +179,7 @@ fn differences_between_pairs_are_estimated_from_their_lags() {
     assert!(ks <= 0.1, "KS {ks}");
 }
 
-/// Of 2,000 connections one packet in a thousand shows next to nothing: it is said, and what to do.
+/// One packet in a thousand of 2,000 connections shows hardly anything: the warning says so, and what to do.
 #[test]
 fn unidentified_gaps_are_reported() {
     let Sampled { records, end_ns, .. } = sample(5, (2_000, 1_000), (lognormal, 0.0));
@@ -196,7 +196,8 @@ fn unidentified_gaps_are_reported() {
     assert_eq!(read.sampled_gaps, None);
 }
 
-/// Two records of another exporter, which samples one packet in a thousand, leave what the others tell.
+/// Two records of another exporter, which samples one packet in a thousand, do not affect the estimate from
+/// the others.
 #[test]
 fn strays_of_another_sampling_interval_leave_gaps_identified() {
     let Sampled { mut records, end_ns, .. } = sample(5, (5_000, 10), (lognormal, 0.0));
@@ -217,7 +218,7 @@ fn strays_of_another_sampling_interval_leave_gaps_identified() {
     assert_eq!(median(&records), before);
 }
 
-/// Of a hundred seeds each, of inputs in which gaps are told and of such in which they hardly are.
+/// A hundred seeds each of inputs with well and with hardly identified gaps.
 #[test]
 #[ignore = "300 models; run by hand"]
 fn intervals_hold_the_truth() {
@@ -235,8 +236,8 @@ fn intervals_hold_the_truth() {
     }
 }
 
-/// What the specification says of the reference cases: the mean of ten seeds. Some minutes. Connections are counted as
-/// `sampled_sizes.rs` counts files, one each; of one in a thousand half as many are shown, too.
+/// The figures of the specification for the reference cases: the mean of ten seeds. Takes some minutes. Connections
+/// are counted as `sampled_sizes.rs` counts files, one each; at one in a thousand half as many are shown, too.
 #[test]
 #[ignore = "120 models of up to a million connections take ten minutes: the measure behind row F2.5, by hand"]
 fn references_in_the_mean_of_ten_seeds() {

@@ -1,4 +1,4 @@
-//! The embedded records without their TCP flags, and what enters a model with flags or without.
+//! The embedded records without their TCP flags, and which flows enter a model with flags or without.
 
 use core::net::Ipv4Addr;
 
@@ -54,7 +54,7 @@ fn the_laws_are_those_of_the_same_trace_with_flags() {
     assert_eq!(with.coverage.records_without_flags, 0);
 }
 
-/// One flow of so many packets and bytes, a minute's half after the beginning.
+/// One flow of `packets` packets and `octets` bytes, half a minute after the beginning.
 fn flow(port: u16, packets: u64, octets: u64, tcp_flags: u8) -> FlowRecord {
     FlowRecord {
         key: FlowKey {
@@ -77,7 +77,8 @@ fn flow(port: u16, packets: u64, octets: u64, tcp_flags: u8) -> FlowRecord {
 }
 
 /// Harpoon, section 4.1: flows that only acknowledge are discarded, and very small ones. 40 bytes are
-/// headers, up to 32 more time stamps and selective acknowledgements; 100 bytes are the least file.
+/// headers, up to 32 more are time stamps and selective acknowledgements; 100 bytes are the smallest
+/// file.
 #[test]
 fn acknowledgements_and_tiny_flows_are_left_out_with_flags_or_without() {
     for flags in [tcp_flags::SYN | tcp_flags::ACK | tcp_flags::FIN, 0] {

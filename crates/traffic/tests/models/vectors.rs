@@ -1,4 +1,4 @@
-//! The joint table of sessions, and the plans that are made of it.
+//! The joint table of sessions, and the plans that are made from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -94,12 +94,12 @@ fn hosts_and_pairs(plan: &Plan) -> [usize; 3] {
     [sources.len(), destinations.len(), pairs.len()]
 }
 
-/// Read from its file, a table has the connections again, by other names.
+/// Read back from its file, a table has the same connections, with other addresses.
 #[test]
 fn a_table_gives_back_the_connections_that_it_was_made_of() {
     let mut connections = connections(3);
     for (at, one) in (1..).zip(&mut connections) {
-        // Parts of a microsecond are kept.
+        // Fractions of a microsecond are kept.
         one.start_ns += at;
         one.end_ns += 7 * at;
         one.steps.iter_mut().for_each(|step| step.pause_ns += at);
@@ -202,7 +202,7 @@ fn seeds_are_samples_with_the_same_hosts_and_nearly_the_same_volume() {
     assert_ne!(largest(&plans[0]), largest(&plans[1]), "the largest are drawn, too");
 }
 
-/// A hundred sessions of which a few carry nearly everything, none of them enough to be kept as it is.
+/// A hundred sessions, a few of which carry nearly everything, but none enough to be kept as it is.
 #[test]
 fn heavy_tails_keep_their_volume() {
     let mut few = connections(6);

@@ -1,9 +1,9 @@
-//! A plan as it would be measured if it were performed without a fault.
+//! A plan as it would be measured if it were played without a fault.
 
 use nilometer_traffic::Plan;
 use nilometer_traffic::fidelity::{Gap, Measured};
 
-/// The plan as a faultless performance would be measured.
+/// The measurements of a faultless run of the plan.
 pub fn performed(plan: &Plan) -> Measured {
     let at = |index: usize| plan.connections[index].start.as_secs_f64();
     let end = plan.end.as_secs_f64();

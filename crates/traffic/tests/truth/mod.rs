@@ -1,7 +1,7 @@
 //! Sessions whose number is known, and the flow records that an exporter makes of their connections.
 //!
-//! Nothing here asks the estimator for anything: sessions are in *places*, each of which holds one session at a
-//! time, and how many places are in use at a moment is how many sessions are active then (Harpoon, section 3).
+//! Nothing here uses the estimator: sessions are in *places*, each of which holds one session at a time, and
+//! the number of places in use is the number of active sessions (Harpoon, section 3).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,9 +11,9 @@ use nilometer_stat::{Alias, Rng};
 
 /// When the original begins, ns since 1970.
 pub const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
-/// The exporter cuts a flow that lasts so long, ns.
+/// The exporter's active timeout, ns.
 const ACTIVE_NS: u64 = 15_000_000_000;
-/// The exporter forgets a flow that is silent for so long, ns.
+/// The exporter's inactive timeout, ns.
 const INACTIVE_NS: u64 = 5_000_000_000;
 /// Payload of a full segment.
 const SEGMENT_BYTES: u64 = 1_460;
@@ -65,7 +65,7 @@ pub struct Truth {
     pub active: Vec<f64>,
 }
 
-/// Lets sessions of this habit connect.
+/// Simulates sessions of this habit.
 pub fn truth(habit: &Habit, seed: u64) -> Truth {
     let mut rng = Rng::new(seed, 0x7472_7574, 0);
     let duration_s = habit.active.len() as f64 * habit.stretch_s;
@@ -76,7 +76,8 @@ pub fn truth(habit: &Habit, seed: u64) -> Truth {
     for place in 0..habit.active.iter().copied().max().unwrap_or(0) {
         let mut from = 0;
         while from < habit.active.len() {
-            // A place is in use for as many stretches on end as have more sessions than it has places before it.
+            // A place is in use for consecutive stretches that have more sessions than there are places before
+            // it.
             let until = (from..habit.active.len()).find(|&at| habit.active[at] <= place);
             let until = until.unwrap_or(habit.active.len());
             let (begin, end) = (from as f64 * habit.stretch_s, until as f64 * habit.stretch_s);
@@ -108,7 +109,7 @@ impl Truth {
             };
             address(side, rank)
         });
-        // A place goes on as it was: the session's first wait began before it.
+        // A place continues in a steady state: the session's first wait began before it.
         let mut at = begin + (habit.gap_s)(rng) * rng.unit();
         while at < end {
             let bytes = [habit.request_bytes, habit.answer_bytes].map(|law| law(rng) as u64);
@@ -120,8 +121,8 @@ impl Truth {
         }
     }
 
-    /// The records of both directions, in the order in which they were exported. Each end is stamped as late as
-    /// `late_ns` says.
+    /// The records of both directions, in the order in which they were exported. Each end is stamped late by
+    /// `late_ns`.
     pub fn records(&self, late_ns: impl Fn(&mut Rng) -> u64) -> Vec<FlowRecord> {
         let mut ends = Rng::new(1, 0x7472_7574, 1);
         let mut records = Vec::new();
@@ -133,7 +134,7 @@ impl Truth {
                 destination_port: 443,
                 protocol: TCP,
             };
-            // What one side sends the other acknowledges, every second segment.
+            // Each side acknowledges every second segment of the other.
             let segments = made.bytes.map(|bytes| bytes.div_ceil(SEGMENT_BYTES));
             for side in [0, 1] {
                 let key = if side == 0 { key } else { key.reversed() };
@@ -154,7 +155,7 @@ impl Truth {
     }
 }
 
-/// One direction of a connection: packets as far apart as each other.
+/// One direction of a connection, with evenly spaced packets.
 struct Way {
     start_ns: u64,
     end_ns: u64,
@@ -163,7 +164,7 @@ struct Way {
 }
 
 impl Way {
-    /// The exporter's records of it until `until_ns`: a new one wherever a timer ran out.
+    /// The exporter's records of it until `until_ns`: a new one wherever a timer expired.
     fn export(
         &self,
         key: FlowKey,
@@ -209,7 +210,7 @@ pub fn address(side: usize, rank: usize) -> IpAddr {
     Ipv4Addr::new(10 + side as u8, (rank >> 16) as u8, (rank >> 8) as u8, rank as u8).into()
 }
 
-/// Ends as they were.
+/// Exact ends.
 pub fn punctual(_: &mut Rng) -> u64 {
     0
 }

@@ -1,4 +1,4 @@
-//! Records of sampled packets, as an exporter makes them, and the estimation that they go into.
+//! Records of sampled packets, as an exporter makes them, and options of their estimation.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use nilometer_stat::Rng;
 use nilometer_traffic::estimate::EstimateOptions;
 use nilometer_traffic::model::Origin;
 
-/// A packet of a flow: when, with what payload and which TCP flags.
+/// A packet of a flow: its time, payload and TCP flags.
 #[derive(Clone, Copy)]
 pub struct Packet {
     pub at_ns: u64,
@@ -15,12 +15,12 @@ pub struct Packet {
     pub flags: u8,
 }
 
-/// A host of 198.18.0.0/16 and what follows it.
+/// A host of 198.18.0.0/16 or the networks after it.
 pub fn address(group: u8, at: u64) -> IpAddr {
     Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
 }
 
-/// The record that begins with a packet; it is still to be counted.
+/// A record that begins with a packet, which is not counted yet.
 pub fn begun(key: FlowKey, at_ns: u64, interval: u32) -> FlowRecord {
     FlowRecord {
         key,
@@ -44,7 +44,7 @@ pub fn count(record: &mut FlowRecord, packet: &Packet) {
     record.tcp_flags |= packet.flags;
 }
 
-/// The record of a flow of which one packet in `interval` is sampled, if any is: the way to the next one is geometric.
+/// The record of a flow with one packet in `interval` sampled, if any is: the distance to the next one is geometric.
 #[allow(dead_code, reason = "not every test samples flows one by one")]
 pub fn sampled(
     key: FlowKey,
@@ -65,7 +65,7 @@ pub fn sampled(
     record
 }
 
-/// An estimation in intervals of so many seconds, of what there was by `end_ns`.
+/// Options of an estimation with intervals of `interval_s`, of an original that ends at `end_ns`.
 pub fn options(interval_s: f64, end_ns: u64) -> EstimateOptions {
     let prefix = |text: &str| text.parse().expect("a prefix");
     EstimateOptions {
