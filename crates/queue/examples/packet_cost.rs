@@ -1,10 +1,10 @@
-//! Measures what a packet costs in each discipline: nanoseconds of one arrival and what follows.
+//! Measures the cost of a packet in each discipline: nanoseconds per arrival and what it entails.
 //!
 //! `cargo run --release -p nilometer-queue --example packet_cost [DISCIPLINE]`. 100 flows send packets of
 //! 64 to 1,500 bytes; a record of 64 bytes travels. "room": one departure per arrival, nothing is
-//! dropped. "overload": the buffer is full and two packets arrive per departure, so that every
-//! second one makes somebody drop. Rounds last a few milliseconds, less than a time slice; the best
-//! of many is one that nobody interrupted.
+//! dropped. "overload": the buffer is full and two packets arrive per departure, so that every second one
+//! causes a drop. Rounds last a few milliseconds, less than a time slice; the best of many ran without an
+//! interruption.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -24,7 +24,7 @@ const BLUE_PURPOSE: u32 = u32::from_be_bytes(*b"qblu");
 const PIE_PURPOSE: u32 = u32::from_be_bytes(*b"qpie");
 const HASH_PURPOSE: u32 = u32::from_be_bytes(*b"qhsh");
 
-/// A discipline of whatever kind: three words, for the disciplines themselves are boxed.
+/// A discipline of any kind: three words, since the disciplines themselves are boxed.
 #[derive(Clone, Debug)]
 pub struct Any<P> {
     variant: Variant<P>,
@@ -128,8 +128,8 @@ impl<P: Packet> Any<P> {
         }
     }
 
-    /// What decides as this discipline does when it is empty, on arrival and without the packets: if
-    /// it is tail drop.
+    /// For tail drop: a twin that decides as this discipline does when empty, on arrival and without
+    /// keeping the packets.
     pub fn virtual_tail_drop(&self) -> Option<VirtualTailDrop> {
         match &self.variant {
             Variant::TailDrop(drop) => Some(VirtualTailDrop::new(drop.capacity(), self.mtu_bytes)),
@@ -151,8 +151,8 @@ impl<P: Packet> Any<P> {
         }
     }
 
-    /// Which part of the link a flow gets while those that wait now go on waiting, as a fraction; nothing where the
-    /// discipline does not share the link by flows.
+    /// The fraction of the link that a flow gets as long as the queues that are backlogged now stay so; `None` if
+    /// the discipline does not share the link by flows.
     pub fn share(&self, flow: u32) -> Option<(u64, u64)> {
         match &self.variant {
             Variant::Drr(drr) => Some(drr.share(flow)),

@@ -8,14 +8,14 @@
 //!   if now − last change > freeze, p ← p + d₁;
 //! * the link is idle: if now − last change > freeze, p ← p − d₂.
 //!
-//! d₁ is larger than d₂, for an idle link can also mean that nobody has anything to send.
+//! d₁ is larger than d₂, since an idle link can also mean that there is nothing to send.
 //!
-//! "Idle" is a state, not a moment, and it is taken for one here: as long as the link stays idle, p
+//! "Idle" is a state, not a moment, and is treated as one here: as long as the link stays idle, p
 //! falls by d₂ once per freeze time. What is due is worked out when the next packet arrives, in one
-//! step. The link falls idle when its last packet has been sent, not when it left the queue. Where p
-//! is already 0 or 1, nothing changes and nothing freezes.
+//! step. The link becomes idle when its last packet has been sent, not when it left the queue. Where
+//! p is already 0 or 1, nothing changes and nothing freezes.
 //!
-//! p is kept as a whole number of 2⁻⁵³, the spacing of the draws that it is held against, so that
+//! p is kept as a whole number of 2⁻⁵³, the spacing of the draws that it is compared with, so that
 //! many steps at once are exactly as many single steps.
 
 use nilometer_stat::Rng;
@@ -38,7 +38,7 @@ pub struct BlueOptions {
     pub decrement: f64,
     /// The least time between two changes; not zero.
     pub freeze: Span,
-    /// L, in percent of the capacity: an arrival that finds more than this counts as a loss does.
+    /// L, in percent of the capacity: an arrival that finds more than this counts as a loss.
     /// `None`: only losses count.
     pub threshold_percent: Option<f64>,
     /// Whether packets that are capable of ECN are marked instead of dropped.
@@ -141,7 +141,7 @@ impl<P: Packet> Blue<P> {
         self.last_change.map_or(Time::ZERO, |last| last + self.options.freeze + Span(1))
     }
 
-    /// A loss, or as good as one.
+    /// A loss, or what counts as one.
     fn congested(&mut self, now: Time) {
         let raised = (self.probability + self.increment).min(ONE);
         if raised > self.probability && now >= self.thaws() {
@@ -150,7 +150,7 @@ impl<P: Packet> Blue<P> {
         }
     }
 
-    /// The link has been idle until `now`: every decrease that has come due since it fell idle.
+    /// The link has been idle until `now`: every decrease that has become due since it went idle.
     fn idled(&mut self, now: Time) {
         let first = self.thaws().max(self.idle_since);
         if now <= first || self.probability == 0 || self.decrement == 0 {

@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 use crate::capacity::{Capacity, Occupancy};
 use crate::discipline::{Backlog, Reason};
 
-/// A queue that knows whether there is room. It holds packets, or packets with a stamp, and is told
-/// the size of each.
+/// A queue that knows whether there is room. It holds packets, with or without a timestamp; the
+/// caller passes the size of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded<T> {
     waiting: VecDeque<T>,
@@ -51,7 +51,7 @@ impl<T> Bounded<T> {
         self.waiting.front()
     }
 
-    /// All, the first first.
+    /// All items, from the first to the last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter()
     }

@@ -1,4 +1,4 @@
-//! What the ports of a switch tell each other: their backlogs, once every update period.
+//! What the ports of a switch announce to each other: their backlogs, once every update period.
 //!
 //! Distributed queueing (DER paper, section 3.6) has no scheduler. At every update period each port
 //! broadcasts how much waits at its output and in each of its virtual output queues; every port
@@ -15,7 +15,7 @@ use crate::sharing::ReserveError;
 /// The most ports a switch may have: a board of that size holds 8 MiB.
 pub const PORTS_MAX: usize = 1024;
 
-/// Why a switch cannot be as described, or an announcement cannot be heard.
+/// Why a description of a switch, or an announcement, is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum DqError {
     /// The number of ports is zero or above [`PORTS_MAX`].

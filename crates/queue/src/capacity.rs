@@ -57,9 +57,10 @@ impl Capacity {
     }
 }
 
-/// What of a buffer is taken. The packets are counted by whoever holds them. (The order of the
-/// fields keeps the two sums apart: side by side, the compiler would update them as one vector here
-/// and as two words there, and a processor forwards no words from a store to the load of a vector.)
+/// How much of a buffer is taken. The owner of the packets counts them. (The order of the fields
+/// keeps the two sums apart: side by side, the compiler would update them as one vector in one
+/// place and as two words in another, and a processor does not forward word stores to a vector
+/// load.)
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
     units: u64,
@@ -87,7 +88,7 @@ impl Occupancy {
         self.units + self.capacity.units(bytes) <= self.limit
     }
 
-    /// Whether more is taken than there is: then somebody is to be pushed out.
+    /// Whether more is taken than there is, so that a packet has to be pushed out.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.units > self.limit
@@ -117,7 +118,7 @@ impl Occupancy {
         self.capacity.units(bytes)
     }
 
-    /// Packets of `bytes` together went, which had taken so many `units`.
+    /// Packets of `bytes` in total went; together they had taken `units`.
     #[inline]
     pub(crate) fn remove_all(&mut self, units: u64, bytes: u64) {
         self.units -= units;

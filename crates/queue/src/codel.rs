@@ -11,7 +11,7 @@
 //! If congestion returns within 16 intervals of the last drop, count starts where it had been left
 //! to, less what it started from (section 5.6), not at one.
 //!
-//! Marking is not in the RFC's pseudo-code; here, as in Linux, a packet that is capable of ECN is
+//! Marking is not in the RFC's pseudocode; here, as in Linux, a packet that is capable of ECN is
 //! marked where it would have been dropped, counts as the drop, and leaves. At most one packet is
 //! marked per departure.
 
@@ -83,7 +83,7 @@ pub(crate) struct Control {
     is_dropping: bool,
 }
 
-/// What a CoDel is told of its queue at a departure.
+/// What CoDel's control law depends on: the options and the largest packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Law {
     pub(crate) options: CoDelOptions,

@@ -1,14 +1,14 @@
-//! What a queue is asked and what it asks of a packet: the traits between links and disciplines.
+//! The traits between links, queueing disciplines and packets.
 //!
 //! Buffer management and scheduling are one trait, because the disciplines that matter couple them:
-//! QSDRR chooses whom to drop by the state of the scheduler's queues, CoDel drops at the moment of
-//! leaving. A discipline is told the time of each arrival and of each departure, in order; that is
-//! all it knows of the link. It may therefore be driven by a virtual clock or a real one, and even
-//! in arrears, as long as the order of the calls is the order of the moments.
+//! QSDRR chooses its victim by the state of the scheduler's queues, CoDel drops on departure. A
+//! discipline is given the time of each arrival and of each departure, in order; that is all it
+//! knows of the link. It may therefore be driven by a virtual clock or a real one, and even in
+//! arrears, as long as calls are made in order of time.
 
 use nilometer_wire::{Ecn, Time};
 
-/// What a discipline may know of a packet. An inline record, or a handle to a buffer elsewhere.
+/// What a discipline can read of a packet: an inline record, or a handle to a buffer elsewhere.
 pub trait Packet {
     /// Bytes that it takes on the link and in byte-counted buffers.
     fn bytes(&self) -> u32;
@@ -26,7 +26,7 @@ pub trait Packet {
     /// Its ECN bits.
     fn ecn(&self) -> Ecn;
 
-    /// Sets the congestion-experienced code point; only asked of packets that are capable.
+    /// Sets the congestion-experienced code point; only called for packets that are ECN-capable.
     fn mark(&mut self);
 }
 
@@ -80,15 +80,15 @@ pub struct Backlog {
 
 /// Buffer management and scheduling of one link.
 pub trait Discipline<P: Packet> {
-    /// `packets` will arrive soon: what is read for them is brought into the cache, all at once and not
-    /// packet by packet. Nothing changes, and whoever does not say it loses nothing but time.
+    /// `packets` will arrive soon: prefetches what is read for them into the cache, all at once and not
+    /// packet by packet. Changes nothing; a caller that omits it loses only time.
     fn expect(&self, _packets: &[P]) {}
 
     /// `packet` arrives at `now`. It is kept, or it or others go to `drops`.
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>);
 
-    /// All of `packets` arrive at `now`, in their order. What is read for them is brought into the cache all
-    /// at once and not packet by packet, where a discipline knows how.
+    /// All of `packets` arrive at `now`, in their order. A discipline that can prefetches what is read for
+    /// them into the cache, all at once and not packet by packet.
     #[inline]
     fn enqueue_all(&mut self, now: Time, packets: &[P], drops: &mut impl Drops<P>)
     where
@@ -103,7 +103,7 @@ pub trait Discipline<P: Packet> {
     /// instead go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P>;
 
-    /// [`Discipline::dequeue`] over and over, until `give` wants no more (then true) or nothing waits.
+    /// Repeats [`Discipline::dequeue`] until `give` wants no more (returns true) or nothing waits (false).
     #[inline]
     fn dequeue_while(
         &mut self,

@@ -3,15 +3,15 @@
 //! An output-queued switch never lets a link idle while a packet for it waits anywhere, but needs a
 //! fabric `N` times as fast as its links. Distributed queueing comes near with a fabric `S` times
 //! as fast, `S` about two, and without a scheduler that sees every packet: once in each update
-//! period `D` the ports tell each other their backlogs, and each input computes its own row of
-//! rates.
+//! period `D` the ports announce their backlogs to each other, and each input computes its own row
+//! of rates.
 //!
 //! Two bounds meet in a rate. Let `B_j` wait at output `j`, `B_ij` at input `i` for output `j`, and
 //! let sums run over all inputs `h`.
 //!
 //! * *Not too fast.* `hi_ij = B_ij / sum B_hj` (equation 1) is input `i`'s share of what waits for
 //!   output `j`. The shares of a column add up to at most one; so if no input sends faster than
-//!   `S·L·hi_ij`, the fabric's link to output `j` (rate `S·L`) is never asked for more than it has.
+//!   `S·L·hi_ij`, the fabric's link to output `j` (rate `S·L`) is never overbooked.
 //! * *Not too slow.* `lo_ij = B_ij / (B_j + sum B_hj)` (equation 2). If every input sends at least
 //!   `L·lo_ij`, then in a time `t` output `j` receives `L·t·Y/(X+Y)`, where `X = B_j` waited there
 //!   and `Y = sum B_hj` at the inputs when the period began. It idles only if that and `X` are less

@@ -3,17 +3,17 @@
 //! # Reallocation
 //!
 //! Equation 3 gives input `i` the rates `S·L·min(hi, wt)`. The weights `wt` add up to one, but
-//! where the ceiling `hi` is the smaller of the two, capacity is left over and nobody has it: at
-//! the end of the stress test's first stage input 1 holds 35 Mb/s for the queue that is backlogged
-//! and 13 Mb/s for each of the seven that are not, 126 of its 140 Mb/s. The paper reports "about 15
-//! Mb/s (= (140-35)/7)", which is what comes out when the rest is dealt again under the ceilings.
+//! where the ceiling `hi` is the smaller of the two, capacity is left over and unused: at the end
+//! of the stress test's first stage input 1 holds 35 Mb/s for the queue that is backlogged and 13
+//! Mb/s for each of the seven that are not, 126 of its 140 Mb/s. The paper reports "about 15 Mb/s
+//! (= (140-35)/7)", which is the result of dealing the rest again under the ceilings.
 //!
 //! [`reallocate`] deals it in proportion to the *slack*, how far each rate is below its ceiling
 //! `S·L·hi`. Two cases, and one round ends both. If there is more slack than is left over, every
 //! queue receives less than its slack, and nothing is left. If there is less, every queue reaches
-//! its ceiling and nothing more may be given to anyone. So the bounds stay: a row adds up to at
-//! most `S·L`, because only what was left over is given; a column adds up to at most `S·L`, because
-//! every rate stays below its ceiling and the ceilings of a column add up to one.
+//! its ceiling and no queue may be given more. So the bounds stay: a row adds up to at most `S·L`,
+//! because only what was left over is given; a column adds up to at most `S·L`, because every rate
+//! stays below its ceiling and the ceilings of a column add up to one.
 //!
 //! # Deferred urgency
 //!
@@ -56,7 +56,7 @@ mod tests {
         let mut rates = [35.0, 15.0, 25.0];
         reallocate(100.0, &[0.35, 0.35, 0.55], &mut rates);
         assert_eq!(rates, [35.0, 25.0, 40.0]);
-        // Less slack than is left: everyone ends at the ceiling, and 5 stay unused.
+        // Less slack than is left: every rate ends at its ceiling, and 5 stay unused.
         let mut rates = [35.0, 15.0, 25.0];
         reallocate(100.0, &[0.35, 0.30, 0.30], &mut rates);
         assert_eq!(rates, [35.0, 30.0, 30.0]);

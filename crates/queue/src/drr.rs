@@ -2,7 +2,7 @@
 //!
 //! What the router paper of 2005 calls plain DRR: the scheduling of Shreedhar and Varghese (SIGCOMM
 //! 1995), the dropping of McKenney's stochastic fairness queueing (INFOCOM 1990). An arrival is
-//! taken in first; then, as long as the buffer holds more than it may, a packet is dropped from the
+//! enqueued first; then, as long as the buffer holds more than it may, a packet is dropped from the
 //! queue that is longest *now*, the arrival's own included.
 
 use nilometer_wire::Time;
@@ -40,8 +40,8 @@ impl<P: Packet> Drr<P> {
         self.core.set_weight(queue, weight)
     }
 
-    /// Which part of the link a flow gets while those that wait now go on waiting: its weight, and the sum of that and
-    /// of those of all other active queues, in one unit.
+    /// The share of the link that a flow gets as long as the queues that are backlogged now stay so: its weight, and
+    /// the sum of that and the weights of all other active queues, in one unit.
     pub fn share(&self, flow: u32) -> (u64, u64) {
         self.core.share(flow)
     }

@@ -17,9 +17,8 @@ pub enum End {
     Tail,
 }
 
-/// A place for an item, with the neighbours of its list, each of which counts only as far as the list
-/// reaches. A ticket of a router and what is known of it are half a line of the cache, which no other
-/// line has a part of.
+/// A place for an item, with its neighbours in the list. At an end of the list the link outwards is
+/// not valid. With a router's ticket, a slot is half a cache line and never straddles two.
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 struct Slot<T> {
@@ -59,7 +58,7 @@ impl Fifo {
     }
 }
 
-/// How [`Fifos::release_while`] came to its end.
+/// How [`Fifos::release_while`] ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Released {
     /// What is left of the bytes that were allowed.
@@ -68,10 +67,10 @@ pub(crate) struct Released {
     pub(crate) wants_more: bool,
 }
 
-/// The slab that lists share. Freed slots are used again last in, first out, so that a short
-/// backlog stays within few cache lines however large the limit is; which are free is known apart from
-/// them, so that the next one need not be read to know the one behind it. Where a list ends is known from
-/// its length, so that taking from it touches no neighbour.
+/// The slab that lists share. Freed slots are used again last in, first out, so that a short backlog
+/// stays within few cache lines however large the limit is; the list of free slots is kept apart from
+/// them, so that a free slot need not be read to find the next. Where a list ends is known from its
+/// length, so that taking from it touches no neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifos<T> {
     slots: Vec<Slot<T>>,
@@ -113,9 +112,9 @@ impl<T> Fifos<T> {
         (self.slots.len() - 1) as u32
     }
 
-    /// Takes the slot at `end` out of `fifo`: which, and the bytes of its item. The item is still
-    /// there until [`Fifos::take`], which comes next: one so large is moved once, from its slot to
-    /// whoever wants it.
+    /// Takes the slot at `end` out of `fifo` and returns its number and the bytes of its item. The
+    /// item stays there until [`Fifos::take`], which must be called next: a large item is moved
+    /// only once, from its slot to its receiver.
     #[inline]
     pub(crate) fn release(&mut self, fifo: &mut Fifo, end: End) -> Option<(u32, u32)> {
         if fifo.length == 0 {
@@ -132,9 +131,9 @@ impl<T> Fifos<T> {
         Some((at, slot.bytes))
     }
 
-    /// Takes items from the front of `fifo` and gives them with their bytes, as long as there are any, the
-    /// next is within what is left of `most_bytes`, and `give` wants more. (Over many of one list, what is
-    /// known of the list stays at hand.)
+    /// Takes items from the front of `fifo` and passes them with their bytes to `give`, as long as there
+    /// are any, the next is within what is left of `most_bytes`, and `give` wants more. (Over many items
+    /// of one list, the list's state stays at hand.)
     #[inline(always)]
     pub(crate) fn release_while(
         &mut self,
@@ -163,7 +162,7 @@ impl<T> Fifos<T> {
         Released { left_bytes, wants_more }
     }
 
-    /// Asks for the slot at `end` of `fifo`.
+    /// Prefetches the slot at `end` of `fifo`.
     #[inline]
     pub(crate) fn prefetch(&self, fifo: &Fifo, end: End) {
         prefetch(self.slots.as_ptr().wrapping_add(fifo.slot(end) as usize));

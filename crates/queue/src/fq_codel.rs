@@ -1,4 +1,4 @@
-//! FQ-CoDel: a queue and a CoDel for each flow, and flows that send little go first.
+//! FQ-CoDel: a queue and a CoDel for each flow, and flows that send little are served first.
 //!
 //! RFC 8290. Flows are hashed into queues; a queue with packets stands in one of two lists. One that
 //! becomes active enters the *new* list with a quantum of credit, and new queues are served before
@@ -34,7 +34,7 @@ const LEAST_QUANTUM_BYTES: u32 = 256;
 /// FQ-CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCoDelOptions {
-    /// What each queue's CoDel is told.
+    /// The parameters of each queue's CoDel.
     pub codel: CoDelOptions,
     /// Credit per round, 256 to 65,535 bytes.
     pub quantum_bytes: u32,

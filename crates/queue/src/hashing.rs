@@ -29,7 +29,7 @@ impl Spread {
     #[inline]
     pub(crate) fn queue(&self, flow: u32) -> u32 {
         match self.hashing {
-            // The division is spared where it changes nothing.
+            // Skip the division where it changes nothing.
             Hashing::Direct if flow < self.queues => flow,
             Hashing::Direct => flow % self.queues,
             Hashing::Mixed => self.mixed(flow),

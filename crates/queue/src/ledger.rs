@@ -38,7 +38,7 @@ impl<P: Packet> Drops<P> for Tally {
     }
 }
 
-/// What passed a queue. Kept beside a discipline by whoever drives it.
+/// What passed a queue. The code that drives a discipline keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Packets that arrived.

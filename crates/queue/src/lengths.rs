@@ -1,6 +1,6 @@
 //! Which queue is the longest, and whether one is the shortest, without looking at all of them.
 //!
-//! Push-out asks for the longest queue at every drop, and QSDRR besides whether its victim has
+//! Push-out needs the longest queue at every drop; QSDRR also needs to know whether its victim has
 //! become the smallest. A queue counted in packets grows and shrinks by one, and that makes a list
 //! of buckets enough: a bucket for every length, holding the queues that have it, and the buckets
 //! that hold any linked in order of length. A queue that grows moves to the next bucket, which is
@@ -9,7 +9,7 @@
 //! below it the longest. Every step is O(1), in the worst case too.
 //!
 //! Counted in bytes or cells a change may pass many lengths, and two indexed heaps do the same in
-//! O(log queues): one for the longest, one, where it is asked for, for the shortest.
+//! O(log queues): one for the longest and, if requested, one for the shortest.
 //!
 //! Ties are broken by one rule in both: of equally long queues the one that changed last is the
 //! longest. The rule favours no queue by its number, and where an arrival makes its queue one of the
@@ -59,8 +59,8 @@ impl Lengths {
         }
     }
 
-    /// The length of `queue`, of which nothing was said since all were empty, is `to`. To be said of
-    /// the shorter first, and of equally long ones of that which changed last at last.
+    /// The length of `queue`, not ranked since [`Lengths::clear`], is `to`. Call this for shorter
+    /// queues first, and among equally long ones for the queue that changed last at the end.
     pub(crate) fn rank(&mut self, queue: u32, to: u64) {
         match self {
             Lengths::Stepwise(buckets) => buckets.rank(queue, to as u32),
@@ -89,7 +89,7 @@ impl Lengths {
 }
 
 /// A place in a ring of queues of one length: that of a queue, or that of the bucket itself, which
-/// closes the ring, so that nobody has to ask whether he is the first or the last.
+/// closes the ring, so that the first and the last need no special case.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     next: u32,

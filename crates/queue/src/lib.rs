@@ -1,4 +1,4 @@
-//! Who waits, who leaves next, who is dropped: queue disciplines and distributed queueing.
+//! Queueing disciplines (buffer management and scheduling) and distributed queueing.
 #![no_std]
 
 extern crate alloc;

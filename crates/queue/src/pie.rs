@@ -8,9 +8,9 @@
 //! where the scale is smaller while p is small (section 4.2: 1/2048 below 10⁻⁶ up to 1 from 0.1
 //! on), so that a controller that is quick under heavy load does not swing under a light one. A step
 //! is at most 0.02 once p has reached 0.1; p decays by 2 % per period while there is no delay at all.
-//! No arrival is dropped while a burst allowance of 150 ms lasts, which is renewed when p is zero
-//! and delays are below half the target (section 4.4), nor while the delay is below half the target
-//! and p below 0.2, nor with at most two packets waiting (section 4.1).
+//! No arrival is dropped while a burst allowance of 150 ms lasts, which is renewed when p is zero and
+//! delays are below half the target (section 4.4), nor while the delay is below half the target and p
+//! is below 0.2, nor while at most two packets wait (section 4.1).
 //!
 //! The delay is either what waits over the rate of departure, measured over stretches of 16 KiB in
 //! which the link never rests (section 4.3), or the waiting time of the packet that left last,
@@ -57,12 +57,12 @@ const SCALES: [(f64, f64); 6] = [
     (0.1, 2.0),
 ];
 
-/// How PIE knows the delay.
+/// How PIE estimates the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// What waits over the measured rate of departure.
     DepartureRate,
-    /// How long the last packet had waited that left.
+    /// How long the packet that left last had waited.
     Timestamp,
 }
 
@@ -71,8 +71,8 @@ pub enum Delay {
 pub struct PieOptions {
     /// QDELAY_REF: the delay to be reached; not zero.
     pub target: Span,
-    /// T_UPDATE: the time between updates; at least 10 us, for those of an idle time are made up one by
-    /// one.
+    /// T_UPDATE: the time between updates; at least 10 us, because those missed during an idle time are
+    /// made up one by one.
     pub update: Span,
     /// α, per second, of what the delay is off its target.
     pub alpha: f64,
@@ -80,7 +80,7 @@ pub struct PieOptions {
     pub beta: f64,
     /// MAX_BURST: how long a burst is let through.
     pub burst: Span,
-    /// How the delay is known.
+    /// How the delay is estimated.
     pub delay: Delay,
     /// Whether drops are spaced (section 5.4).
     pub derandomise: bool,
@@ -137,7 +137,7 @@ struct Control {
 }
 
 impl Control {
-    /// One update with a delay of so many seconds now.
+    /// One update; `delay` is the delay now, in seconds.
     fn update(&mut self, delay: f64, options: &PieOptions) {
         let target = options.target.as_secs_f64();
         let mut step = options.alpha * (delay - target) + options.beta * (delay - self.delay);

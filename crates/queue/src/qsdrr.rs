@@ -80,8 +80,8 @@ impl<P: Packet> Qsdrr<P> {
         self.core.set_weight(queue, weight)
     }
 
-    /// Which part of the link a flow gets while those that wait now go on waiting: its weight, and the sum of that and
-    /// of those of all other active queues, in one unit.
+    /// The share of the link that a flow gets as long as the queues that are backlogged now stay so: its weight, and
+    /// the sum of that and the weights of all other active queues, in one unit.
     pub fn share(&self, flow: u32) -> (u64, u64) {
         self.core.share(flow)
     }
@@ -91,12 +91,12 @@ impl<P: Packet> Qsdrr<P> {
         self.core.state(queue)
     }
 
-    /// The queue that lost the last packet, unless it has been forgotten.
+    /// The queue that lost the last packet, unless the choice has been forgotten.
     pub fn victim(&self) -> Option<u32> {
         self.victim
     }
 
-    /// Who loses a packet now.
+    /// The queue that loses a packet now.
     #[inline]
     fn choose(&mut self) -> Option<u32> {
         let strictly = self.options.strictly_smallest;

@@ -1,12 +1,12 @@
-//! The ranking of queues by length, kept only while somebody asks for it.
+//! The ranking of queues by length, maintained only while it is in use.
 //!
-//! Push-out asks who is the longest, and only when the buffer is full; to keep [`Lengths`] up to date
-//! costs every packet about as much as its queue does. So the ranking is given up when it has not been
-//! asked for during [`PATIENCE`] changes for each queue, and made again from the queues themselves when it
-//! is. They know their lengths and when they last changed, which is all that it depends on: of equally
-//! long queues the one that changed last is the longest, so ranking them in the order of (length, last
-//! change) gives what would have been kept. That takes a sort of the active queues, but never more often
-//! than after as many changes as are many times their number.
+//! Push-out needs the longest queue, and only when the buffer is full; keeping [`Lengths`] up to date
+//! costs every packet about as much as its queue does. So the ranking is dropped when it has not been used
+//! during [`PATIENCE`] changes per queue, and rebuilt from the queues at its next use. They know their
+//! lengths and when they last changed, which is all that it depends on: of equally long queues the one
+//! that changed last is the longest, so ranking them in the order of (length, last change) gives the
+//! ranking that would have been maintained. That takes a sort of the active queues, but never more often
+//! than once in [`PATIENCE`] changes per queue.
 
 use alloc::vec::Vec;
 
@@ -15,18 +15,18 @@ use crate::discipline::Packet;
 use crate::lengths::Lengths;
 use crate::round_robin::RoundRobin;
 
-/// Changes for each queue for which the ranking is kept without being asked for.
+/// Changes per queue for which the ranking is maintained without being used.
 const PATIENCE: u32 = 4;
 
-/// A [`Lengths`] that is there when it is needed.
+/// A [`Lengths`] that is built when it is needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
     lengths: Lengths,
     is_kept: bool,
-    /// Changes since somebody asked.
+    /// Changes since the last use.
     unasked: u32,
     patience: u32,
-    /// Length, moment of the last change, number: while it is made again.
+    /// Length, moment of the last change, number: scratch space for rebuilding it.
     order: Vec<(u64, u64, u32)>,
 }
 
@@ -42,7 +42,7 @@ impl Ranking {
         }
     }
 
-    /// Whether it has to be told of changes.
+    /// Whether changes have to be reported to it.
     #[inline]
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept
@@ -56,14 +56,14 @@ impl Ranking {
         }
     }
 
-    /// (Apart, so that those who have no ranking to keep have no more of it than a test.)
+    /// (A function of its own, so that callers without a ranking to maintain pay for a test only.)
     fn change_kept(&mut self, queue: u32, to: u64) {
         self.lengths.change(queue, to);
         self.unasked += 1;
         self.is_kept = self.unasked <= self.patience;
     }
 
-    /// The ranking of the queues of `core`, of all of whose changes it was told.
+    /// The ranking of the queues of `core`, all of whose changes must have been reported.
     #[inline]
     pub(crate) fn ask<P: Packet>(&mut self, core: &RoundRobin<P>) -> &Lengths {
         self.unasked = 0;
@@ -111,7 +111,7 @@ mod tests {
         fn mark(&mut self) {}
     }
 
-    /// Asked now and then, it says what a ranking that is always kept says.
+    /// Used now and then, it equals a ranking that is always maintained.
     fn hold(capacity: Capacity) {
         for seed in 0..100 {
             let mut rng = Rng::new(seed, 7, 0);

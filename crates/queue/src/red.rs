@@ -4,10 +4,10 @@
 //! arrival the average is brought up to date,
 //!
 //! * the queue not empty: avg ← (1 − w)·avg + w·q;
-//! * the queue empty since some time: avg ← (1 − w)^m·avg, where m is the number of packets of
+//! * the queue empty for some time: avg ← (1 − w)^m·avg, where m is the number of packets of
 //!   typical size that the link could have sent in that time (section 11). The link falls idle when
-//!   the last packet has been sent, not when it leaves the queue, and what one arrival has counted
-//!   the next one does not count again, if the first was dropped (as in ns-2 and Linux);
+//!   the last packet has been sent, not when it leaves the queue, and idle time that one arrival
+//!   has counted is not counted again by the next, if the first was dropped (as in ns-2 and Linux);
 //!
 //! and with min ≤ avg < max the packet is dropped at the probability p/(1 − count·p), where
 //! p = max_p·(avg − min)/(max − min) and count is the number of packets let through since the last
@@ -15,7 +15,7 @@
 //! cluster nor fail to come. From max on every packet is dropped; with `gentle` (Floyd 2000) the
 //! probability rises from max_p at max to 1 at twice max first.
 //!
-//! Where marking is asked for, packets that are capable of ECN are marked instead of dropped as long
+//! Where marking is enabled, packets that are capable of ECN are marked instead of dropped as long
 //! as the drop would have been one of probability; beyond that they are dropped (RFC 3168, section
 //! 7). A packet that finds the buffer itself full is dropped whatever the average says, and counts
 //! as a drop.
@@ -43,7 +43,7 @@ pub struct RedOptions {
     pub gentle: bool,
     /// Whether packets that are capable of ECN are marked instead of dropped.
     pub ecn: bool,
-    /// The size of a typical packet, of which idle time is counted in; not zero.
+    /// The size of a typical packet, the unit in which idle time is counted; not zero.
     pub typical_bytes: u32,
 }
 
@@ -81,13 +81,13 @@ impl RedOptions {
     }
 }
 
-/// What the average says of an arrival.
+/// The decision of the average on an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrivalDecision {
     Pass,
     /// Unlucky: mark or drop.
     Chosen,
-    /// Beyond what marking is for.
+    /// Beyond the range in which marking applies.
     Drop,
 }
 
@@ -102,7 +102,7 @@ pub struct Red<P> {
     average: f64,
     /// Packets since the last drop with the average between the thresholds; −1 when it was outside.
     count: i64,
-    /// Until when idle time is counted, or when there will be some.
+    /// The moment up to which idle time has been counted, or from which the link will be idle.
     idle_since: Time,
     rate: Rate,
     rng: Rng,

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A packet within the contract is released when it arrives (the generic cell rate algorithm of ATM Forum TM 4.0: the
-//! clock is its theoretical arrival time, and bucket / rate its limit). Of those released the one with the earliest
-//! deadline is sent. Where none is released the discipline behind has the link, and where that has nothing either
-//! the next to be released is sent ahead of its time, so that the link never idles. Hence
+//! clock is its theoretical arrival time, and bucket / rate its limit). Of the released packets, the one with the
+//! earliest deadline is sent. If none is released, the best-effort discipline has the link; if that has nothing
+//! either, the packet with the earliest release is sent ahead of its time, so that the link never idles. Hence
 //!
 //! - a flow that always has packets leaves at its rate at least, as long as the rates of all together are no more than the
 //!   link's (which admission control sees to), late by a largest packet at most;
@@ -60,7 +60,7 @@ pub enum ContractError {
 /// What a reserved queue is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservedState {
-    /// What it is promised.
+    /// Its contract.
     pub contract: Contract,
     /// What waits in it.
     pub backlog: Backlog,
@@ -169,7 +169,7 @@ impl<P: Packet, D: Discipline<P>> Reserved<P, D> {
         &mut self.inner
     }
 
-    /// Contracts that there are.
+    /// Number of contracts.
     pub fn contracts(&self) -> usize {
         self.contracts
     }
@@ -251,7 +251,7 @@ impl<P: Packet, D: Discipline<P>> Reserved<P, D> {
         }
     }
 
-    /// Lets all queues whose time has come take part.
+    /// Moves the queues whose release time has come to the released set.
     fn release(&mut self, now: Time) {
         while let Some(&(release, number)) = self.waiting.first()
             && release <= now

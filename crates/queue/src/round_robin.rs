@@ -3,14 +3,14 @@
 //! Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995): queues with packets stand in a ring.
 //! The one whose turn begins is given its quantum of bytes; it sends as long as its first packet is
 //! within what it was given, keeps what is left for its next turn if packets stay, and loses it if
-//! none does. A quantum is never less than the largest packet, so every turn sends, and finding who
-//! sends next looks at two queues at most. A quantum of weight × MTU makes bandwidth proportional to
-//! weights.
+//! none does. A quantum is never less than the largest packet, so every turn sends, and finding the
+//! next sender looks at two queues at most. A quantum of weight × MTU makes bandwidth proportional
+//! to weights.
 //!
-//! The link asks for one packet at a time, so a turn is interrupted by arrivals and drops; what it
-//! has left is remembered, and whether it has begun. A queue that becomes active enters the ring
-//! behind all others. A drop may empty a queue anywhere in the ring, which is why the ring is linked
-//! both ways.
+//! The link requests one packet at a time, so a turn is interrupted by arrivals and drops; whether
+//! it has begun and what is left of it are remembered. A queue that becomes active enters the ring
+//! behind all others. A drop may empty a queue anywhere in the ring, which is why the ring is
+//! linked both ways.
 //!
 //! Within any span in which two queues always hold packets, what each has sent per weight differs
 //! by less than MTU·(1 + 1/w + 1/v) of their weights w, v (Shreedhar and Varghese, lemma 2): one
@@ -40,7 +40,7 @@ pub struct Layout {
     pub queues: u32,
     /// Which of them a flow waits in.
     pub hashing: Hashing,
-    /// Of [`Hashing::Mixed`].
+    /// The seed of [`Hashing::Mixed`].
     pub hash_seed: u64,
     /// The largest packet, 1 to [`LARGEST_MTU_BYTES`]; one that is larger is dropped as too big. At
     /// weight 1 also the quantum.
@@ -124,7 +124,7 @@ impl Queue {
     }
 }
 
-/// What has come to a queue, or gone from it.
+/// A packet that was added to a queue, or removed from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub(crate) queue: u32,
@@ -193,8 +193,8 @@ impl<P: Packet> RoundRobin<P> {
         self.spread.queue(flow)
     }
 
-    /// The queues of as many `packets` as are expected together. Asks for what [`RoundRobin::push`] will
-    /// read for them, first the queues, then the slots at their tails.
+    /// The queues of the first [`TOGETHER`] of `packets`. Prefetches what [`RoundRobin::push`] will read
+    /// for them, first the queues, then the slots at their tails.
     #[inline]
     pub(crate) fn expect(&self, packets: &[P]) -> [u32; TOGETHER] {
         let mut numbers = [0; TOGETHER];
@@ -225,7 +225,7 @@ impl<P: Packet> RoundRobin<P> {
         moved
     }
 
-    /// Whether somebody is to be pushed out.
+    /// Whether a packet has to be pushed out.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.occupancy.is_over()
@@ -256,8 +256,8 @@ impl<P: Packet> RoundRobin<P> {
         })
     }
 
-    /// Which part of the link a flow gets while those that wait now go on waiting: the quantum of its queue, and the
-    /// sum of that and of those of all other active queues.
+    /// The share of the link that a flow gets as long as the queues that are backlogged now stay so: the quantum of
+    /// its queue, and the sum of that and the quanta of all other active queues.
     pub(crate) fn share(&self, flow: u32) -> (u64, u64) {
         let own = self.queue_of(flow);
         let quantum = |queue: u32| u64::from(self.queues[queue as usize].quantum);
@@ -299,7 +299,7 @@ impl<P: Packet> RoundRobin<P> {
         Some(moved)
     }
 
-    /// The next to be sent, no longer counted; the packet is to be had from [`RoundRobin::take`].
+    /// Chooses the next packet to be sent and takes it out of the accounts; [`RoundRobin::take`] returns it.
     #[inline(always)]
     pub(crate) fn send(&mut self) -> Option<Moved> {
         let number = self.turn()?;
@@ -314,8 +314,8 @@ impl<P: Packet> RoundRobin<P> {
         Some(moved)
     }
 
-    /// [`RoundRobin::send`] and [`RoundRobin::take`] over and over, until `give` wants no more (then true)
-    /// or nothing waits. What a queue sends in one turn is entered into its accounts at once.
+    /// Repeats [`RoundRobin::send`] and [`RoundRobin::take`] until `give` wants no more (returns true) or
+    /// nothing waits (false). What a queue sends in one turn is entered into its accounts at once.
     #[inline(always)]
     pub(crate) fn send_while(&mut self, mut give: impl FnMut(P) -> bool) -> bool {
         loop {
@@ -356,8 +356,8 @@ impl<P: Packet> RoundRobin<P> {
         }
     }
 
-    /// Asks for what the next packets to be sent stand in: the slots at the front of this queue and of
-    /// the next, and the queue behind, whose slots come when it is the next.
+    /// Prefetches what the next packets to be sent need: the slots at the front of this queue and of
+    /// the next, and the queue after that, whose slots are prefetched when it is the next.
     #[inline]
     fn look_ahead(&self) {
         let Some(queue) = self.queues.get(self.current as usize) else { return };
@@ -419,7 +419,7 @@ impl<P: Packet> RoundRobin<P> {
         (queue.next, queue.prev) = (self.current, last);
     }
 
-    /// Takes a queue that has become empty out of the ring, and what it had left away.
+    /// Takes a queue that has become empty out of the ring and clears its deficit.
     fn retire(&mut self, number: u32) {
         let queue = &mut self.queues[number as usize];
         queue.deficit = 0;

@@ -1,4 +1,4 @@
-//! Everything that a discipline can be told, in one plain structure.
+//! All settings of a discipline, in one plain structure.
 
 use nilometer_wire::Rate;
 
@@ -19,7 +19,7 @@ nilometer_wire::named! {
     /// Every discipline there is.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum DisciplineKind {
-        /// First come, first served; who finds the buffer full is dropped.
+        /// First come, first served; a packet that finds the buffer full is dropped.
         TailDrop = "tail_drop",
         /// Random early detection (Floyd and Jacobson 1993).
         Red = "red",
@@ -40,7 +40,7 @@ nilometer_wire::named! {
     }
 }
 
-/// What a discipline is told when it is made. What does not concern its kind is not looked at.
+/// The settings with which a discipline is made. Those that do not concern its kind are ignored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Which discipline.
@@ -56,7 +56,7 @@ pub struct Settings {
     /// [`LARGEST_MTU_BYTES`](crate::round_robin::LARGEST_MTU_BYTES); one that is larger is dropped as
     /// too big, whatever the discipline. The quantum of the DRR kinds at weight 1.
     pub mtu_bytes: u32,
-    /// The link's: by it RED and Blue know since when the link has been idle.
+    /// The link's rate, by which RED and Blue compute since when the link has been idle.
     pub rate: Rate,
     /// Seed of the run. It decides what is left to chance, and [`Hashing::Mixed`].
     pub seed: u64,

@@ -1,10 +1,10 @@
 //! A shaper (RFC 2475, 2.3.3.3): any discipline, released no faster than a token bucket fills.
 //!
-//! The packet that is next is taken out of the discipline as soon as somebody asks for it, and held
+//! The next packet is taken out of the discipline as soon as the link first requests it, and held
 //! until the bucket has tokens for it; it still counts as waiting. That fixes the order one packet
 //! early, which is the price of not asking every discipline to show what it would send. A link that
-//! is given nothing asks [`Shaper::ready_at`] when to come back. A packet larger than the bucket is
-//! deep would wait for ever, and is dropped on arrival.
+//! is given nothing learns from [`Shaper::ready_at`] when to try again. A packet larger than the
+//! bucket's depth would wait for ever, and is dropped on arrival.
 
 use nilometer_wire::Time;
 

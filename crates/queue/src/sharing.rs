@@ -1,4 +1,4 @@
-//! Who may use how much of a buffer that several queues share: a reserve each, and dynamic thresholds.
+//! How several queues share a buffer: a reserve for each, and dynamic thresholds for the rest.
 //!
 //! Of a buffer of `C` packets each of `n` queues has a reserve of `R`; the `S = C - nR` that are left
 //! are shared. A queue that holds `q` packets uses `max(q - R, 0)` of the shared part. A packet comes in
@@ -31,7 +31,7 @@
 //! With a reserve underneath, newcomers have the promise already, so that `a` only says how fair the
 //! shared part is to several that are overloaded.
 //!
-//! *Push-out* (the longest queue loses a packet to whoever comes) leaves nothing free and needs no `a`, but
+//! *Push-out* (the longest queue loses a packet to each arrival) leaves nothing free and needs no `a`, but
 //! takes back what it has accepted, has to know the longest queue, and touches two queues for a packet just
 //! when there is no time. *ABM* (Addanki and others, 2022) makes thresholds proportional to how fast a
 //! queue drains, to bound the time in which a burst finds room again; here the reserve bounds it, and the
@@ -138,7 +138,7 @@ impl ReserveError {
     }
 }
 
-/// The account of a shared buffer. The packets are kept by whoever holds them.
+/// The account of a shared buffer. The packets themselves are kept elsewhere.
 #[derive(Clone, Debug)]
 pub struct Shares {
     used: Vec<u32>,
@@ -198,8 +198,8 @@ impl Shares {
         self.shared_used += self.beyond(queue) - before;
     }
 
-    /// `packets` of `queue` have left. Panics where there is no such queue, or where it does not hold so
-    /// many and overflows are checked.
+    /// `packets` of `queue` have left. Panics where there is no such queue, or where it holds fewer and
+    /// overflows are checked.
     #[inline]
     pub fn leave(&mut self, queue: usize, packets: u32) {
         let before = self.beyond(queue);
@@ -231,7 +231,7 @@ impl Shares {
         self.reserve
     }
 
-    /// Packets of the shared part that nobody uses.
+    /// Packets of the shared part that no queue uses.
     pub fn shared_free(&self) -> u64 {
         self.shared.saturating_sub(self.shared_used)
     }

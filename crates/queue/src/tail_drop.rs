@@ -1,8 +1,8 @@
-//! Tail drop: first come, first served, and who finds the buffer full is dropped.
+//! Tail drop: first come, first served, and a packet that finds the buffer full is dropped.
 //!
-//! What happens to a packet is decided when it comes: nothing that comes later changes it. Where the
-//! transmitter's rate is fixed its departure is known then, too, and the packet need not be kept:
-//! [`VirtualTailDrop`] keeps a moment and a length for each that waits.
+//! A packet's fate is decided on arrival: later arrivals do not change it. Where the transmitter's
+//! rate is fixed, its departure is known then, too, and the packet need not be kept:
+//! [`VirtualTailDrop`] keeps a departure time and a length for each packet that waits.
 
 use nilometer_wire::Time;
 
@@ -42,8 +42,8 @@ impl VirtualTailDrop {
         VirtualTailDrop { waiting: Bounded::new(capacity), mtu_bytes }
     }
 
-    /// Why a packet of `bytes` is dropped that comes at `now`, if it is. Those that leave at `now`
-    /// have left.
+    /// Why a packet of `bytes` that arrives at `now` is dropped, if it is. Packets that leave at
+    /// `now` have left.
     #[inline]
     pub fn refusal(&mut self, now: Time, bytes: u32) -> Option<Reason> {
         while self.waiting.first().is_some_and(|&(leaves, _)| leaves <= now) {

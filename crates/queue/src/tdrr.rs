@@ -125,8 +125,8 @@ impl<P: Packet> Tdrr<P> {
         self.core.set_weight(queue, weight)
     }
 
-    /// Which part of the link a flow gets while those that wait now go on waiting: its weight, and the sum of that and
-    /// of those of all other active queues, in one unit.
+    /// The share of the link that a flow gets as long as the queues that are backlogged now stay so: its weight, and
+    /// the sum of that and the weights of all other active queues, in one unit.
     pub fn share(&self, flow: u32) -> (u64, u64) {
         self.core.share(flow)
     }

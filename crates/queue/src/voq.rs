@@ -7,11 +7,11 @@
 //!
 //! Once in each update period `D` every queue is granted what its rate `r` is worth for a period,
 //! `r·D`, as credit that packets spend. Credit that is left when the next grant comes is kept up to
-//! the largest packet, and no more. Were none kept, a queue whose grant is below a packet would
-//! never move: 8.3 Mb/s at 520 bytes and 500 µs, and the stress test's last stage gives less. Were
-//! all kept, a queue could save up an hour's credit and then flood its output. Credit is counted in
-//! bits times picoseconds, so that nothing is ever rounded but the rate, down to the bit per
-//! second.
+//! the largest packet, and no more. If none were kept, a queue whose grant is below a packet (8.3
+//! Mb/s at 520 bytes and 500 µs) would never move, and the stress test's last stage grants less. If
+//! all were kept, a queue could save up an hour's credit and then flood its output. Credit is
+//! counted in bits times picoseconds, so that nothing is ever rounded but the rate, down to the bit
+//! per second.
 //!
 //! # Order
 //!
@@ -37,17 +37,16 @@
 //! into the fabric, `S <= N`, and let `X` wait at output `j` and `Y` at the inputs for it when a period
 //! begins. As no `lo` is above one, `wt_ij >= lo_ij/N`, and `hi_ij >= lo_ij`; so `r_ij >= F·lo_ij`, and
 //! the rates of a column add up to `F·Y/(X+Y)` at least. (A minimum share and a minimum backlog move
-//! both towards `1/N`, and reallocation adds; neither lowers a rate below that. Deferred urgency does, as
-//! long as much waits at the output.) If `X+Y >= F·D`, the output thus comes by `X + F·D·Y/(X+Y)`, which
-//! is `F·D` or more, in the period, and sends it, if its own link is as fast as `F`. So `X+Y` behaves as on
-//! a link of rate `F`, but for one period: if what comes for the output in any time `t` is at most `s + F·t` bytes, at all inputs
-//! together, no more than `s + 2·F·D` ever waits for it, and a packet more at each input, which waits
-//! until its credit is whole. (Three periods where crossing takes time, as in the simulated switch: what
-//! is granted may arrive as late as at the period's end.) Whatever the other outputs get: hence *no input
-//! loses packets to an output whose load is within its fair share of the input's link and within its own
-//! link, and whose burst, with what its share carries in two periods, is within the reserve.* (An output
-//! whose own link is slower than `F` has a backlog by which its rates fall, and what waits at the inputs
-//! then grows; with a grant that is late by `t`, a share waits for `t` more.)
+//! both towards `1/N`, and reallocation adds; neither lowers a rate below that. Deferred urgency does, as long as much
+//! waits at the output.) If `X+Y >= F·D`, the output thus has or receives `X + F·D·Y/(X+Y)`, which is `F·D` or more, in
+//! the period, and sends it, if its own link is as fast as `F`. So `X+Y` behaves as on a link of rate `F`, but for one
+//! period: if at most `s + F·t` bytes for the output arrive in any time `t`, at all inputs together, no more than
+//! `s + 2·F·D` ever waits for it, plus one packet at each input, which waits until its credit is whole. (Three periods
+//! where crossing takes time, as in the simulated switch: what is granted may arrive as late as at the period's end.)
+//! This holds whatever the other outputs get. Hence *no input loses packets to an output whose load is within its fair
+//! share of the input's link and within its own link, and whose burst, with what its share carries in two periods, is
+//! within the reserve.* (An output whose own link is slower than `F` has a backlog by which its rates fall, and what
+//! waits at the inputs then grows; with a grant that is late by `t`, a share waits for `t` more.)
 
 use alloc::collections::VecDeque;
 use alloc::vec;

@@ -1,10 +1,10 @@
 //! A recording: what every discipline decides under made-up traffic, what settings are refused, and
 //! the rates of distributed queueing.
 //!
-//! Nobody derived these numbers; they are what was decided when they were written down, after each
-//! discipline had been held against its naive twin. A line that changes on purpose is written anew
-//! with `UPDATE=1 cargo test --release -p nilometer-queue`, and then read: which disciplines
-//! changed, and was that meant?
+//! These numbers were not derived; they record what the disciplines decided when the file was
+//! written, after each had been compared with its naive twin. A line that changes on purpose is
+//! rewritten with `UPDATE=1 cargo test --release -p nilometer-queue`, and then read: which
+//! disciplines changed, and was that meant?
 
 #[path = "../../wire/tests/recording/mod.rs"]
 mod recording;
@@ -70,7 +70,7 @@ fn settings(kind: DisciplineKind, number: usize) -> Settings {
     settings
 }
 
-/// Phases of overload and of idleness at a link of 10 Mb/s; each decision, and what is known of the
+/// Phases of overload and of idleness at a link of 10 Mb/s; each decision, and the state of the
 /// queues.
 fn decisions(kind: DisciplineKind, number: usize, table: &mut String) {
     let settings = settings(kind, number);
@@ -102,7 +102,8 @@ fn decisions(kind: DisciplineKind, number: usize, table: &mut String) {
             digest.say((piece.id, piece.ecn));
         }
         let flow = if rng.below(3) == 0 { 1 } else { rng.below(40) as u32 };
-        // Of the last number all are alike, sixteen of which are what PIE measures a rate by.
+        // The last number has packets of one size, sixteen of which are the stretch over which PIE
+        // measures a rate.
         let sizes = if number == 6 { [1_024; 5] } else { [40, 1_000, 1_200, 1_201, 576] };
         let bytes = sizes[rng.below(5) as usize];
         let mut piece = Piece::new(event as u32, flow, bytes);

@@ -19,8 +19,8 @@ fn kinds_have_names_of_their_own() {
     assert_eq!(DisciplineKind::from_name("fifo"), None);
 }
 
-/// The same settings decide the same, a balance after every event, for every kind and both ways of
-/// hashing; and a clone goes on as its original does.
+/// For every kind and both ways of hashing, equal settings lead to equal decisions, the account
+/// balances after every event, and a clone continues as its original does.
 #[test]
 fn every_kind_repeats_itself_and_loses_nothing() {
     for kind in DisciplineKind::ALL {
@@ -50,9 +50,9 @@ fn every_kind_repeats_itself_and_loses_nothing() {
     }
 }
 
-/// Packets that arrive together and leave together are those that do so one by one, at the same moments:
+/// Enqueueing and dequeueing packets in batches gives the same result as one by one at the same moments:
 /// for every kind, at every capacity, through phases in which more arrives than leaves and the other way
-/// round; and so is what is known of each queue at the end.
+/// round. The final state of each queue is the same, too.
 #[test]
 fn together_is_one_by_one() {
     for kind in DisciplineKind::ALL {

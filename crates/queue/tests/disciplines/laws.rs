@@ -144,7 +144,7 @@ fn blue_changes_once_per_freeze_time() {
 }
 
 /// With a freeze time of ten picoseconds p may change every eleven: while the link is idle it has
-/// fallen by as many steps as have begun, whoever asks in between.
+/// fallen by as many steps as have begun, whether or not it is read in between.
 #[test]
 fn blue_lowers_p_once_for_each_freeze_time_that_began_in_idleness() {
     let options = BlueOptions {

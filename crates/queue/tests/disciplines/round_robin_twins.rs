@@ -11,7 +11,7 @@ use nilometer_wire::{Span, Time};
 
 const MTU_BYTES: u32 = 1_500;
 
-/// Whom to drop from.
+/// Which queue to drop from.
 #[derive(Clone, Copy)]
 enum Rule {
     Longest,

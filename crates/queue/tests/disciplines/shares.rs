@@ -1,4 +1,4 @@
-//! What the queues of round robin are entitled to, and whom their drops fall on.
+//! The shares of round robin's queues, and the queues that its drops hit.
 
 use crate::twin::Piece;
 use nilometer_queue::drr::Drr;
@@ -117,7 +117,7 @@ fn a_queue_of_tdrr_tells_its_throughput() {
     assert!((found / 8e6 - 1.0).abs() < 1e-9, "{found}");
 }
 
-/// Whom the drops fall on when queue 1 alone grows, with queues of 10, 6 and 3 in a full buffer.
+/// The queues that lose packets when queue 1 alone grows, with queues of 10, 6 and 3 in a full buffer.
 fn victims(discipline: &mut impl Discipline<Piece>) -> Vec<u32> {
     let mut drops = Vec::new();
     for (queue, length) in [(0, 10), (1, 6), (2, 3)] {

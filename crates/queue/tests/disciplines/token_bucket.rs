@@ -72,7 +72,7 @@ fn what_conforms_is_what_every_span_allows() {
     has_seen(&outcomes, &[Reason::Policed, Reason::Full]);
 }
 
-/// Whoever comes when the shaper says gets a packet, whoever comes a picosecond before gets none;
+/// A dequeue at the moment that the shaper names gets a packet, one a picosecond before gets none;
 /// and what has left by any moment keeps to rate·t + depth.
 #[test]
 fn a_shaper_says_to_the_picosecond_when_to_come() {

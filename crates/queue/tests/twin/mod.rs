@@ -9,7 +9,7 @@ use nilometer_wire::{Ecn, Span, Time};
 /// How many random runs each discipline and its twin go through.
 pub const SEEDS: u64 = 240;
 
-/// A packet that can be told from all others.
+/// A packet that can be distinguished from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub id: u32,
@@ -52,7 +52,7 @@ pub struct Traffic {
     pub with_ecn: bool,
 }
 
-/// A capacity in whichever unit, small enough to overflow often.
+/// A capacity in a random unit, small enough to overflow often.
 pub fn any_capacity(rng: &mut Rng) -> Capacity {
     match rng.below(3) {
         0 => Capacity::Packets(1 + rng.below(60) as u32),
