@@ -6,7 +6,7 @@ use nilometer_tcp::{Algorithm, Config, Connection, Recovery, Segment};
 use nilometer_wire::{Ecn, Span, Time};
 
 const SEGMENTS: usize = 8_000;
-/// The fastest of so many replays counts: others use this machine, too.
+/// The fastest of this many replays counts, since other processes use the machine, too.
 const REPLAYS: usize = 400;
 
 /// What one end was given, in order: a segment, or an alarm.

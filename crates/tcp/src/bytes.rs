@@ -1,8 +1,8 @@
 //! Segments as they stand on a wire: headers, options and checksum (RFC 9293, 3.1 and 3.2).
 //!
-//! Payload is counted and not stored, so that zeros are sent for it. What is read may be anything:
-//! an option that contradicts its own length makes a segment malformed, one that is unknown is
-//! skipped, and those that say nothing where they stand (an MSS without a SYN) are ignored.
+//! Payload is counted and not stored, so that zeros are sent for it. The parser accepts any bytes:
+//! an option that contradicts its own length makes a segment malformed, an unknown one is skipped,
+//! and those that have no meaning in their segment (an MSS without a SYN) are ignored.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -25,7 +25,7 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Whom a segment goes from and to.
+/// The addresses and ports between which a segment travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// Sender's address and port.
@@ -172,7 +172,7 @@ fn parse_options(mut rest: &[u8], segment: &mut Segment) -> Result<(), Malformed
     Ok(())
 }
 
-/// Nothing when the option's body has not the length of its kind.
+/// `None` if the option's body does not have the length of its kind.
 fn parse_option(kind: u8, body: &[u8], segment: &mut Segment) -> Option<()> {
     let is_syn = segment.has(SYN);
     let long = |at: usize| Some(u32::from_be_bytes(*body.get(at..at + 4)?.first_chunk()?));

@@ -14,8 +14,8 @@ pub enum Recovery {
     /// From a scoreboard of selective acknowledgements (RFC 2018, 6675).
     Sack,
     /// From the times at which segments were sent and selectively acknowledged, with tail loss
-    /// probes (RFC 8985) and proportional rate reduction. As in Linux slow start goes on while more
-    /// than half of the window is used.
+    /// probes (RFC 8985) and proportional rate reduction. As in Linux, slow start continues while
+    /// more than half of the window is used.
     Rack,
 }
 
@@ -67,7 +67,7 @@ pub struct Config {
     /// What Reno counts.
     pub growth: Growth,
     /// Whether slow start ends when the round-trip time rises: with [`Algorithm::Cubic`] by
-    /// HyStart++ (RFC 9406), which is told a round-trip time by each acknowledgement, with
+    /// HyStart++ (RFC 9406), which gets a round-trip time from each acknowledgement, with
     /// [`Algorithm::LinuxCubic`] by Linux's HyStart.
     pub hystart: bool,
     /// Segments that may leave before the first acknowledgement (RFC 6928: 10; ns-2: 1 or 2).
@@ -78,8 +78,7 @@ pub struct Config {
     pub window_scale: Option<u8>,
     /// Whether timestamps are offered (RFC 7323).
     pub timestamps: bool,
-    /// Acknowledge every second segment, or after this long (RFC 1122, 4.2.3.2); nothing: every
-    /// one.
+    /// Acknowledge every second segment, or after this long (RFC 1122, 4.2.3.2); `None`: every one.
     pub delayed_ack: Option<Span>,
     /// How many segments one acknowledgement may cover when it is delayed; 2 by RFC 1122.
     pub ack_every: u8,
@@ -137,8 +136,8 @@ pub struct Config {
 const MS: u64 = 1_000_000;
 
 impl Config {
-    /// Whether each acknowledgement is to give a round-trip time. HyStart++ wants eight samples of
-    /// each round trip (RFC 9406, 4.2), and would never act on one.
+    /// Whether each acknowledgement is to give a round-trip time. HyStart++ needs eight samples per
+    /// round trip (RFC 9406, 4.2), and would never act on one.
     pub(crate) fn times_each_ack(&self) -> bool {
         self.rtt_each_ack || (self.hystart && self.algorithm == Algorithm::Cubic)
     }
@@ -181,7 +180,7 @@ impl Config {
         }
     }
 
-    /// What the RFCs ask for today: SACK, limited transmit, an initial window of ten segments, a
+    /// What the RFCs recommend today: SACK, limited transmit, an initial window of ten segments, a
     /// timeout of at least a second, delayed acknowledgements.
     pub const fn rfc() -> Config {
         Config {
@@ -248,7 +247,8 @@ mod tests {
         Span::from_nanos(count * MS)
     }
 
-    /// What each preset says of itself, one by one: a field that was lost would be the base's.
+    /// Checks the documented fields of each preset one by one: a field that was lost would have the
+    /// base's value.
     #[test]
     fn presets_have_what_their_names_promise() {
         let rfc = Config::rfc();
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!((ns3.mss, ns3.prr, ns3.undo, ns3.rtt_each_ack), (536, true, false, true));
     }
 
-    /// HyStart++ alone wants a round-trip time of each acknowledgement (RFC 9406, 4.2).
+    /// Only HyStart++ needs a round-trip time from each acknowledgement (RFC 9406, 4.2).
     #[test]
     fn each_acknowledgement_is_timed_for_who_wants_it() {
         for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::LinuxCubic, Algorithm::Bbr]

@@ -1,10 +1,10 @@
-//! One end of a connection: the parts put together, told the time, asked for segments.
+//! One end of a connection: receiver, sender, handshake and teardown behind one interface.
 //!
-//! Nothing here waits or calls back. Whoever drives a connection hands it what arrives
-//! ([`Connection::receive`]) and the moments it asked for ([`Connection::poll_timeout`],
+//! Nothing here waits or calls back. The caller passes in each segment that arrives
+//! ([`Connection::receive`]) and each deadline that passes ([`Connection::poll_timeout`],
 //! [`Connection::handle_timeout`]), and after either takes segments from
-//! [`Connection::poll_transmit`] until there is none. A deadline may move later without notice; an
-//! alarm that comes early finds nothing to do.
+//! [`Connection::poll_transmit`] until there is none. A deadline may move later without notice; a
+//! timer that fires early finds nothing to do.
 
 use nilometer_wire::{Ecn, Span, Time};
 
@@ -48,7 +48,7 @@ pub struct Connection {
     pub(crate) state: State,
     pub(crate) urgent: Urgent,
     pub(crate) has_timestamps: bool,
-    /// Whether both ends speak ECN.
+    /// Whether both ends support ECN.
     pub(crate) has_ecn: bool,
     /// Whether a congestion mark is to be echoed.
     pub(crate) echoes_mark: bool,
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// The moment `now` came. Does what is due; harmless when nothing is.
+    /// Does what is due at `now`; harmless when nothing is.
     pub fn handle_timeout(&mut self, now: Time) {
         self.sender.is_spent = false;
         if now >= self.receiver.delayed_until {
@@ -146,14 +146,14 @@ impl Connection {
         Some(Outgoing { segment, ecn })
     }
 
-    /// As [`Connection::poll_transmit`], into a place of the caller. The answer is the ECN bits of
-    /// the segment's IP header; without one, `segment` is anything.
+    /// As [`Connection::poll_transmit`], into a segment of the caller's. Returns the ECN bits of
+    /// the segment's IP header; if it returns `None`, the content of `segment` is unspecified.
     #[inline(always)]
     pub fn poll_transmit_into(&mut self, now: Time, segment: &mut Segment) -> Option<Ecn> {
         if self.is_quiet() { None } else { self.compose(now, segment) }
     }
 
-    /// Whether there is nothing to send, at the first glance.
+    /// Whether a quick check shows that there is nothing to send.
     #[inline]
     fn is_quiet(&self) -> bool {
         self.urgent == Urgent::Nothing && self.receiver.due != Due::Now && self.sender.is_silent()
@@ -164,7 +164,7 @@ impl Connection {
         if self.urgent != Urgent::Nothing {
             return self.transmit_urgent(now, segment);
         }
-        // What came out of order is told in a segment of its own, so that it counts as a duplicate.
+        // Data out of order is reported in a segment of its own, so that it counts as a duplicate.
         let is_due = self.receiver.due == Due::Now;
         if is_due && self.receiver.has_blocks() {
             self.selective_acknowledgement(now, segment);
@@ -299,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// The round-trip time that the echoed timestamp tells.
+    /// The round-trip time by the echoed timestamp.
     pub(crate) fn echoed(&self, now: Time, segment: &Segment) -> Option<Span> {
         let echo = segment.timestamps[1];
         if !segment.has_timestamps() || echo == 0 {
@@ -308,7 +308,7 @@ impl Connection {
         timestamps::since(now, echo)
     }
 
-    /// Whether the timestamp is not older than the newest, as far as that can be told.
+    /// Whether the timestamp is not older than the newest, as far as can be determined.
     #[inline]
     fn is_recent(&self, now: Time, segment: &Segment) -> bool {
         let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
@@ -366,7 +366,7 @@ impl Connection {
         self.header(now, self.sender.max, 0, 0, segment);
     }
 
-    /// A segment that tells what came out of order or twice.
+    /// A segment that reports data received out of order or twice.
     #[inline(never)]
     fn selective_acknowledgement(&mut self, now: Time, segment: &mut Segment) {
         self.acknowledgement(now, segment);
@@ -386,24 +386,23 @@ impl Connection {
     }
 }
 
-/// What the application does and may ask.
+/// The application's interface.
 impl Connection {
     /// Adds `bytes` to what is to be sent; without effect after [`Connection::close`]. A quarter of
-    /// 2⁶⁴ is taken for an application that never stops.
+    /// 2⁶⁴ stands for an application that never stops.
     pub fn write(&mut self, bytes: u64) {
         self.sender.nagle.on_write(false);
         self.sender.write(bytes);
     }
 
-    /// Adds `bytes` to what is to be sent and says that more follows at once: a small segment waits
-    /// for the next write or acknowledgement.
+    /// Adds `bytes` to what is to be sent and announces that more follows at once: a small segment
+    /// waits for the next write or acknowledgement.
     pub fn write_more(&mut self, bytes: u64) {
         self.sender.nagle.on_write(true);
         self.sender.write(bytes);
     }
 
-    /// Whether small segments wait for acknowledgements (RFC 896). Switching it off lets go what is
-    /// held back.
+    /// Whether small segments wait for acknowledgements (RFC 896). Switching it off releases what is held back.
     pub fn set_nagle(&mut self, is_on: bool) {
         self.sender.nagle.set_nagle(is_on);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Doubt {
     pub until: u64,
     /// The bound of its marks (`Sender::reduced_until`) when it began.
     pub reduced_until: u64,
-    /// Whether the peer was then yet to be told of an earlier reduction, which stands.
+    /// Whether an earlier reduction, which stands, was still to be signalled to the peer (CWR) when it began.
     pub had_to_tell: bool,
     pub step: Step,
     /// Whether originals were reported that had not been sent again.

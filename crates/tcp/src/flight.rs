@@ -1,8 +1,8 @@
 //! A record of each segment under way: round-trip times and delivery rates for controllers that
-//! want them.
+//! need them.
 //!
 //! Reno needs one round-trip time per window, which the sender measures without any record. Slow
-//! start that watches the delay (RFC 9406) wants one from each acknowledgement, BBR also the rate
+//! start that watches the delay (RFC 9406) needs one from each acknowledgement, BBR also the rate
 //! at which data was delivered while a segment was under way (draft-ietf-ccwg-bbr, section 4.1):
 //! what arrived between its departure and its acknowledgement, over the longer of the time to send
 //! that and the time to have it acknowledged. Segments are entered at the end and leave at the
@@ -35,7 +35,7 @@ struct Sent {
     marks: u8,
 }
 
-/// What has just been delivered, of which the segment sent last tells most.
+/// Of the segments just delivered, the one sent last, from which samples are taken.
 #[derive(Clone, Copy, Debug)]
 struct Newest(Sent);
 
@@ -47,7 +47,7 @@ pub(crate) struct Flight {
     delivered_at: Time,
     first_at: Time,
     lost: u64,
-    /// Until so much was delivered, samples are limited by the application.
+    /// Until this many bytes were delivered, samples are limited by the application.
     app_limited: u64,
     /// Below it every segment was looked at for loss.
     lost_edge: u64,
@@ -191,8 +191,8 @@ impl Flight {
         rtt
     }
 
-    /// What lies below `edge` and did not arrive is lost; tells of the segments for which that is
-    /// news.
+    /// What lies below `edge` and did not arrive is lost; calls `tell` for each segment not yet
+    /// known to be lost.
     pub fn lose_below(&mut self, now: Time, edge: u64, mut tell: impl FnMut(&Lost)) {
         if edge <= self.lost_edge {
             return;
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Whoever repairs losses, pauses are entered, and what is in the network is counted alike.
+    /// With either kind of loss recovery, pauses are recorded and data in flight is counted in the same way.
     #[test]
     fn every_recovery_says_what_is_under_way_and_when_the_application_pauses() {
         for recovery in [Recovery::Sack, Recovery::Rack] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// Delivery rate estimation (draft-ietf-ccwg-bbr, 4.1): bytes delivered since the segment left,
-    /// over the longer of the time it took to send them and to hear of them.
+    /// over the longer of the time it took to send them and to have them acknowledged.
     #[test]
     fn a_sample_is_of_the_newest_segment_that_arrived() {
         let mut flight = four();
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(flight.sample(at(120)), None, "the third was the newest");
     }
 
-    /// Each loss is told once, to its edge and no further.
+    /// Each loss is reported once, up to its edge and no further.
     #[test]
     fn losses_are_told_once() {
         let mut told = alloc::vec::Vec::new();
@@ -386,7 +386,7 @@ mod tests {
         flight.sent(at(10), 0, 1_000, 1_000);
         flight.application_pauses(1_000);
         flight.sent(at(20), 1_000, 2_000, 2_000);
-        // All of before, and then a byte more than that.
+        // All that was sent before, and then a byte more than that.
         for (now, una, expected, until) in [(60, 1_000, false, 1_000), (70, 2_000, true, 0)] {
             flight.acknowledge(at(now), una);
             flight.sample(at(now));

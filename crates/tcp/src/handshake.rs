@@ -12,7 +12,7 @@ use crate::timestamps;
 
 /// MSS of a peer that does not name one (RFC 9293, 3.7.1).
 const DEFAULT_MSS: u16 = 536;
-/// Least MSS that is believed; a peer that asks for less would have headers sent without payload.
+/// Least MSS that is accepted; with a smaller one, segments would be headers without payload.
 const LEAST_MSS: u16 = 48;
 /// Largest shift of a window field (RFC 7323, 2.3).
 const SCALE_LIMIT: u8 = 14;

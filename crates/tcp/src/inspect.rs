@@ -1,4 +1,4 @@
-//! What a tool may ask of a connection beyond its windows: its account of loss recovery, and what is unsent.
+//! A connection's state for tools beyond its windows: its account of loss recovery, and what is unsent.
 
 use crate::connection::Connection;
 use crate::rack::Sums;
@@ -43,14 +43,14 @@ impl Connection {
         self.sender.rack_state.as_ref().map(|state| *state.segments())
     }
 
-    /// Bytes that were written, and one more for the FIN of a connection that was closed, that have not been
-    /// sent once; of a connection that stands.
+    /// Bytes written but never sent, and one more for the FIN if the connection was closed; of an
+    /// established connection.
     pub fn unsent(&self) -> u64 {
         self.sender.last().saturating_sub(self.sender.max)
     }
 
-    /// By how many segments one was overtaken at most, at first the threshold of three, and how
-    /// many acknowledgements told of that; where [`Connection::segments`] has something to tell.
+    /// The largest number of segments that overtook one (at first the threshold of three), and how
+    /// many acknowledgements showed reordering; `None` where [`Connection::segments`] is.
     pub fn reordering(&self) -> Option<(u64, u64)> {
         self.sender.rack_state.as_ref().map(|state| state.reordering())
     }
@@ -62,7 +62,7 @@ mod tests {
     use crate::config::Config;
     use nilometer_wire::{Ecn, Time};
 
-    /// Hands over everything that both ends have to say.
+    /// Delivers everything that both ends have to send.
     fn settle(ends: &mut [Connection; 2]) {
         let mut is_quiet = false;
         while !is_quiet {

@@ -1,4 +1,4 @@
-//! Two ends of a conversation without a socket: TCP as a state machine that is told the time.
+//! TCP without a socket: both ends as state machines whose caller passes in segments and the time.
 #![no_std]
 
 extern crate alloc;

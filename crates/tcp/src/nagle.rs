@@ -1,9 +1,9 @@
-//! Nagle's algorithm (RFC 896) and what an application says about small segments: hold, or let go.
+//! Nagle's algorithm (RFC 896) and the application's control over small segments: hold or release.
 //!
-//! Nagle's algorithm (RFC 896) holds a small segment while anything is under way. Applications that
-//! know better switch it off, or the reverse: they keep small segments back until they say so
-//! (`TCP_CORK`), or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever:
-//! if nothing is under way the persist timer lets it go, as Linux does.
+//! Nagle's algorithm (RFC 896) holds a small segment while anything is under way. Applications can
+//! switch it off, or do the reverse: keep small segments back until they release them (`TCP_CORK`),
+//! or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever: if nothing is
+//! under way the persist timer lets it go, as Linux does.
 
 /// Why a small segment may have to wait.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Nagle {
         self.has_more = false;
     }
 
-    /// Whether small segments wait for acknowledgements. Switching it off lets go what is held back.
+    /// Whether small segments wait for acknowledgements. Switching it off releases what is held back.
     pub const fn set_nagle(&mut self, is_on: bool) {
         self.is_nagle = is_on;
         self.is_pushed |= !is_on;

@@ -2,9 +2,9 @@
 //! Illustrated, volume 2, 28.4).
 //!
 //! In an established connection a segment is nearly always either the next data, from a peer to which
-//! nothing of ours is under way, or a bare acknowledgement of new data of ours. That it is one of the
-//! two shows in a few comparisons, and then most of what the general path asks is known. Whatever is
-//! not as predicted takes the general path, which would have done the same.
+//! nothing of ours is under way, or a bare acknowledgement of new data of ours. A few comparisons
+//! show whether it is one of the two, and then most of what the general path checks is known. Any
+//! other segment takes the general path, which would treat a predicted segment in the same way.
 
 use nilometer_wire::{Ecn, Time};
 
@@ -38,7 +38,7 @@ impl Connection {
                 && sender.rack_state.is_none()
                 && self.receiver.takes_next(segment.length);
             if is_expected {
-                // A sender that has nothing to send has nothing to send.
+                // A sender with nothing unsent is spent.
                 sender.is_spent &= sender.una == sender.last();
                 sender.update_window(start, sender.una, window);
                 sender.nagle.on_ack();
@@ -79,8 +79,8 @@ mod tests {
     use nilometer_stat::Rng;
     use nilometer_wire::Span;
 
-    /// Hands over a segment on both paths, which must leave the same connection; what is not predicted
-    /// must have left it alone.
+    /// Delivers a segment on both paths, which must leave the same connection; an unpredicted segment
+    /// must leave it unchanged.
     fn hand(end: &mut Connection, now: Time, segment: &Segment, ecn: Ecn) -> bool {
         let mut general = end.clone();
         let mut predicted = end.clone();
@@ -94,8 +94,8 @@ mod tests {
         is_predicted
     }
 
-    /// An acknowledgement of something new, if that is what `segment` is, must leave the same sender on
-    /// the plain path, which the sender chooses itself, and on the general one; whether it chose it.
+    /// If `segment` acknowledges something new, the plain path, which the sender chooses itself, and
+    /// the general one must leave the same sender. Returns whether the sender chose the plain path.
     fn acknowledge(end: &Connection, now: Time, segment: &Segment) -> bool {
         let una = wrap(end.sender.initial, end.sender.una);
         let news = u64::from(segment.acknowledgement.wrapping_sub(una));
@@ -127,7 +127,7 @@ mod tests {
         sent.is_some()
     }
 
-    /// Asks for a segment. A spent sender must have none, and asking it must change nothing.
+    /// Polls for a segment. A spent sender must have none, and polling it must change nothing.
     fn ask(end: &mut Connection, now: Time, in_vain: &mut u64) -> Option<Outgoing> {
         let out = end.poll_transmit(now);
         if out.is_none() && end.sender.is_spent {

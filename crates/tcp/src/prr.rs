@@ -1,8 +1,8 @@
 //! Proportional rate reduction (RFC 9937, which obsoletes 6937): recovery clocked by deliveries.
 //!
-//! Halving the window at once silences the sender for half a round trip, and then lets it go on at
-//! the full rate. Instead each acknowledgement releases as many bytes as keep the ratio of sent to
-//! delivered at `ssthresh / RecoverFS`; below `ssthresh` the reduction bound lets it catch up.
+//! Halving the window at once silences the sender for half a round trip, and then lets it continue
+//! at the full rate. Instead each acknowledgement releases as many bytes as keep the ratio of sent
+//! to delivered at `ssthresh / RecoverFS`; below `ssthresh` the reduction bound lets it catch up.
 
 /// The account of one recovery.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,13 +54,13 @@ impl Reduction {
     }
 }
 
-/// What one acknowledgement in recovery told.
+/// What one acknowledgement in recovery showed.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes that it delivered (DeliveredData).
     pub delivered: u64,
     /// Bytes under way.
     pub pipe: u64,
-    /// Whether it advanced and told of no further loss (SafeACK).
+    /// Whether it advanced and showed no further loss (SafeACK).
     pub is_safe: bool,
 }

@@ -1,11 +1,11 @@
 //! RACK (RFC 8985, section 6): a segment is lost when one sent later was delivered long enough ago.
 //!
-//! Counting duplicate acknowledgements asks how *many* came after; RACK asks how much *later*. Each
-//! segment under way has a record with the time at which it was last sent. Of the segments that are
-//! delivered, the one sent last is remembered. Whatever was sent before it and is not delivered
-//! within the newest round-trip time and a reordering window is lost. So a lost retransmission is
-//! found like any other loss, and segments that overtake each other are waited for, a quarter of
-//! the least round-trip time, once the path was seen to reorder.
+//! Counting duplicate acknowledgements considers how *many* segments came after; RACK, how much
+//! *later*. Each segment under way has a record with the time at which it was last sent. Of the
+//! segments that are delivered, the one sent last is remembered. A segment that was sent before it
+//! and is not delivered within the newest round-trip time and a reordering window is lost. So a
+//! lost retransmission is found like any other loss, and segments that overtake each other are
+//! waited for, a quarter of the least round-trip time, once the path was seen to reorder.
 //!
 //! A segment counts as delivered only as a whole: a block that ends within one says nothing of it.
 //! Records are kept in the order of their offsets and leave at the front, so that an
@@ -32,7 +32,7 @@ struct Sent {
     is_lost: bool,
     /// Whether it was ever sent again.
     was_repeated: bool,
-    /// Whether it was sent again and is not known to have arrived, or to be lost again.
+    /// Whether it was sent again, and is known neither to have arrived nor to be lost again.
     is_repeat_out: bool,
 }
 
@@ -79,7 +79,7 @@ impl Sums {
     }
 }
 
-/// What an acknowledgement told.
+/// What an acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Bytes that are news, whichever way they were acknowledged.
@@ -111,7 +111,7 @@ pub(crate) struct Rack {
     highest: u64,
     /// By how many segments one was overtaken at most; the threshold before any was.
     reordering: u64,
-    /// Acknowledgements that told of reordering.
+    /// Acknowledgements that showed reordering.
     reorderings: u64,
     mss: u64,
 }
@@ -292,7 +292,7 @@ impl Rack {
     }
 
     /// RACK_detect_loss: marks what is lost by now. Returns the bytes found, and how long to wait
-    /// for what may yet come. `is_repairing` says that losses are being repaired already.
+    /// for what may yet come. `is_repairing`: losses are being repaired already.
     pub fn detect(
         &mut self,
         now: Time,

@@ -1,11 +1,11 @@
 //! Loss recovery from a record of each segment: RACK, tail loss probes, proportional reduction.
 //!
-//! What Linux does since 4.18, and RFC 8985 describes. It differs from the recovery by a scoreboard
-//! in three things. What is lost is found by time ([`crate::rack`]), so that one block can begin a
-//! recovery a moment later, when the reordering window has passed, and a lost retransmission is
-//! sent again without a timeout. When acknowledgements stop coming, one segment is sent after two
-//! round trips to provoke one (RFC 8985, section 7), instead of a timeout later. And every
-//! reduction of the window, also the one that a mark asks for, is proportional (RFC 9937).
+//! What Linux has done since 4.18, and RFC 8985 describes. It differs from the recovery by a
+//! scoreboard in three things. What is lost is found by time ([`crate::rack`]), so that one block
+//! can begin a recovery a moment later, when the reordering window has passed, and a lost
+//! retransmission is sent again without a timeout. When acknowledgements stop coming, one segment
+//! is sent after two round trips to provoke one (RFC 8985, section 7), instead of a timeout later.
+//! And every reduction of the window, including the one for a mark, is proportional (RFC 9937).
 //!
 //! One timer serves three purposes, as at most one is of use at a time: looking again for losses,
 //! probing the tail, and the retransmission timeout.
@@ -158,7 +158,7 @@ impl Sender {
         state.is_reducing = true;
     }
 
-    /// What came of a tail probe (RFC 8985, 7.4): if it repaired a loss, that was congestion.
+    /// Evaluates a tail probe (RFC 8985, 7.4): if it repaired a loss, that was congestion.
     fn end_tail_probe(&mut self, state: &mut RackState, delivered: u64, now: Time) {
         let Some((until, was_repeat)) = state.probed else { return };
         if self.una < until {

@@ -1,4 +1,4 @@
-//! What a sender with a record of each segment knows beyond the records.
+//! The state of a sender with a record of each segment: the records, its timer's purpose, its tail probe.
 
 use alloc::boxed::Box;
 
@@ -14,11 +14,11 @@ pub(crate) enum Alarm {
     Timeout,
     /// Segments that are waited for may be lost now (RACK: RFC 8985, 6).
     Reordering,
-    /// No acknowledgement came: ask for one (TLP: RFC 8985, 7).
+    /// No acknowledgement came: provoke one (TLP: RFC 8985, 7).
     Tail,
 }
 
-/// What a sender with records knows beyond them.
+/// The records, and what loss recovery keeps beside them.
 #[derive(Clone, Debug)]
 pub(crate) struct RackState {
     pub rack: Rack,

@@ -41,7 +41,7 @@ pub(crate) struct Receiver {
     /// What had been acknowledged when the last acknowledgement left (Last.ACK.sent of RFC 7323).
     pub acknowledged: u64,
     pub delayed_until: Time,
-    /// When data last came that was acknowledged at once.
+    /// When data that was acknowledged at once last arrived.
     quick_at: Time,
     delay: Span,
     /// The peer's initial sequence number.
@@ -58,8 +58,8 @@ pub(crate) struct Receiver {
     scale: Option<u8>,
     auto_read: bool,
     pub has_fin: bool,
-    /// Whether a SACK option belongs on the next acknowledgement, as `held` and `duplicate` say, which
-    /// data in order need not be asked for.
+    /// Whether a SACK option belongs on the next acknowledgement: derived from `held` and `duplicate`,
+    /// so that data in order need not look at either.
     has_blocks: bool,
     /// The window field of a receiver that takes everything at once, and what it announces.
     field: u16,
@@ -260,10 +260,10 @@ impl Receiver {
         }
     }
 
-    /// This end sends data. One that does so before a delayed acknowledgement of what came last would have been due
-    /// is in a conversation, whose answers carry its acknowledgements: it acknowledges nothing more at once (Linux's
-    /// interactive mode, `tcp_event_data_sent`; it also leaves that mode when a delayed acknowledgement's timer runs out,
-    /// which is not done here).
+    /// This end sends data. An end that does so before a delayed acknowledgement of the last data would have been
+    /// due is in a conversation, in which answers carry the acknowledgements: it acknowledges nothing more at once
+    /// (Linux's interactive mode, `tcp_event_data_sent`; it also leaves that mode when a delayed acknowledgement's
+    /// timer runs out, which is not done here).
     #[inline(always)]
     pub fn speaks(&mut self, now: Time) {
         if self.quick > 0 && self.quick_at > Time(0) && now < self.quick_at + self.delay {
@@ -311,7 +311,7 @@ impl Receiver {
             return;
         }
         self.held.insert(start, end);
-        // The newest goes first; older entries in the same block say nothing more.
+        // The newest goes first; older entries in the same block add nothing.
         let block = self.held.holding(start).unwrap_or(Range { left: start, right: end });
         let mut kept = [start, 0, 0, 0];
         let others = self.recent.iter().filter(|at| !(block.left..block.right).contains(*at));
@@ -321,7 +321,7 @@ impl Receiver {
         self.recent = kept;
     }
 
-    /// Counts what of `[start, end)` came before, and keeps its first part for a D-SACK block.
+    /// Counts the part of `[start, end)` that had arrived before, and keeps its first range for a D-SACK block.
     fn note_duplicate(&mut self, start: u64, end: u64, counts: &mut Statistics) {
         let below = end.min(self.next).saturating_sub(start);
         let inside = self.held.bytes_between(start.max(self.next), end);
@@ -350,7 +350,7 @@ impl Receiver {
         self.has_blocks
     }
 
-    /// The peer does not want to know what came twice.
+    /// The peer does not accept SACK blocks: drop the report of a duplicate.
     pub fn forget_duplicate(&mut self) {
         self.duplicate = None;
         self.note_blocks();

@@ -2,14 +2,14 @@
 //!
 //! When does it begin? With the third duplicate acknowledgement (RFC 5681), with SACK as soon as
 //! the scoreboard says that the first segment is lost (RFC 6675). What does an acknowledgement mean
-//! that does not cover all that was under way when it began? Reno takes it for the end (RFC 2581),
-//! NewReno for the next hole (RFC 6582), SACK for nothing special. And what does a timeout leave?
-//! Everything under way is taken for lost: without SACK the sender goes back to `una` and sends on
+//! that does not cover all that was under way when it began? Reno takes it as the end (RFC 2581),
+//! NewReno as the next hole (RFC 6582), SACK as nothing special. And what does a timeout leave?
+//! Everything under way counts as lost: without SACK the sender goes back to `una` and continues
 //! from there as BSD does, with SACK it sends what the scoreboard lacks.
 //!
 //! After a timeout duplicate acknowledgements may be the echo of segments sent needlessly, so that
-//! they are not believed until more than `recover` was acknowledged (RFC 6582, the careful
-//! variant), unless the acknowledgement heuristic of its section 4.1 says that they mean a loss.
+//! they are ignored until more than `recover` was acknowledged (RFC 6582, the careful variant),
+//! unless the acknowledgement heuristic of its section 4.1 shows a loss.
 
 use nilometer_wire::Time;
 
@@ -22,7 +22,7 @@ use crate::sender::{Advance, Arrival, Phase, Sender};
 use crate::statistics::Statistics;
 
 impl Sender {
-    /// An acknowledgement that moves nothing cumulatively; with SACK it may have told `sacked`
+    /// An acknowledgement that does not advance `una`; with SACK, its blocks newly covered `sacked`
     /// bytes.
     #[inline(never)]
     pub(crate) fn on_duplicate(
@@ -71,7 +71,7 @@ impl Sender {
         is_heuristic && self.window.cwnd > mss && self.una - self.previous <= 4 * mss
     }
 
-    /// FlightSize (RFC 5681), of which a part is left. With SACK most of what is outstanding may have
+    /// FlightSize (RFC 5681), the base of a reduction. With SACK most of what is outstanding may have
     /// arrived long ago, when a repair was lost and the sender went on; then it was the window that
     /// was too much, and in recovery the window before it.
     fn flight_size(&self) -> u64 {
@@ -247,15 +247,15 @@ impl Sender {
         }
     }
 
-    /// The window was reduced, for whatever reason: the peer is told with the next new data, if it
-    /// echoes marks.
+    /// The window was reduced, for any reason: the next new data signals that to a peer that echoes
+    /// marks (CWR).
     pub(crate) fn tell_of_reduction(&mut self) {
         self.cwr = true;
     }
 
-    /// Whether the peer is to be told of a reduction in the segment of new data before `right`, which
-    /// is leaving. Until then and until that is acknowledged, it echoes marks of the window that was
-    /// reduced, and they do not reduce it again (RFC 3168, 6.1.2).
+    /// Whether the segment of new data that ends at `right` and is leaving has to signal a reduction
+    /// (CWR). Until it is acknowledged, the peer echoes marks of the window that was reduced, and
+    /// those do not reduce it again (RFC 3168, 6.1.2).
     pub(crate) fn tells_of_reduction(&mut self, right: u64) -> bool {
         let tells = core::mem::take(&mut self.cwr);
         if tells {

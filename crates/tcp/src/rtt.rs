@@ -2,8 +2,8 @@
 //!
 //! Two exponential averages, of the time and of its deviation, in picoseconds. The gains are powers
 //! of two, so that an update is shifts and additions. A sample of a segment that was sent more than
-//! once is never offered (Karn and Partridge 1987); until a good one comes the doubled timeout
-//! stays (section 5.7).
+//! once is never offered (Karn and Partridge 1987); the doubled timeout stays until there is a
+//! valid one (section 5.7).
 
 use nilometer_wire::Span;
 
@@ -41,7 +41,7 @@ impl Estimator {
         }
     }
 
-    /// A round-trip time was measured. Apart, for most acknowledgements measure none.
+    /// A round-trip time was measured. (A function of its own, since most acknowledgements measure none.)
     #[inline(never)]
     pub fn sample(&mut self, rtt: Span) {
         if self.has_sample {

@@ -1,4 +1,4 @@
-//! What acknowledgements measure, and what a controller that measures deliveries is told of it.
+//! Round-trip times from acknowledgements, and reports to controllers that measure deliveries.
 
 use nilometer_wire::{Span, Time};
 
@@ -10,9 +10,10 @@ use crate::sequence::unwrap;
 use crate::transmit::Chunk;
 
 impl Sender {
-    /// A round-trip time, if this acknowledgement tells one: of the record of the flight, of the
-    /// timed segment, unless something was sent again meanwhile (Karn and Partridge 1987), or of the
-    /// echoed timestamp. The timeout takes those of the record only where they are meant for it.
+    /// A round-trip time, if this acknowledgement yields one: from the record of the flight, from
+    /// the timed segment, unless something was sent again meanwhile (Karn and Partridge 1987), or
+    /// from the echoed timestamp. The timeout takes those of the record only where they are meant
+    /// for it.
     #[inline(always)]
     pub(crate) fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
         let (sampled, is_for_timeout) = match &mut self.flight {
@@ -45,14 +46,14 @@ impl Sender {
         }
     }
 
-    /// Enters there that the application has nothing to send though the window is open.
+    /// Records that the application has nothing to send though the window is open.
     pub(crate) fn record_pause(&mut self, in_flight: u64) {
         if let Some(flight) = &mut self.flight {
             flight.application_pauses(in_flight);
         }
     }
 
-    /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
+    /// Reports selectively acknowledged bytes to a controller that measures deliveries.
     pub(crate) fn report_delivery(&mut self, sacked: u64, now: Time) {
         let Some(flight) = &mut self.flight else { return };
         let rtt = flight.sample(now);
@@ -82,7 +83,7 @@ impl Sender {
         }
     }
 
-    /// Tells the controller of each segment below `edge` that is now known to be lost.
+    /// Reports to the controller each segment below `edge` that is now known to be lost.
     pub(crate) fn tell_losses(&mut self, now: Time, edge: u64) {
         let Some(flight) = self.flight.as_mut().filter(|_| self.controller.needs_delivery()) else {
             return;
@@ -91,7 +92,7 @@ impl Sender {
         flight.lose_below(now, edge, |lost| controller.on_lost(window, lost));
     }
 
-    /// Tells the controller of each segment that RACK found lost.
+    /// Reports to the controller each segment that RACK found lost.
     pub(crate) fn tell_recorded_losses(&mut self, rack: &Rack, now: Time) {
         if rack.segments().waiting == 0 {
             return;
@@ -134,7 +135,7 @@ mod tests {
     const MSS: u64 = 1_000;
     const NOW: Time = Time(5_000_000_000_000);
 
-    /// A sender with four segments under way, from offset 1 on, of which there are records.
+    /// A sender with records of four segments under way, from offset 1 on.
     fn under_way(algorithm: Algorithm, recovery: Recovery) -> Sender {
         let config =
             Config { algorithm, recovery, initial_window: 10, nagle: false, ..Config::rfc() };
@@ -178,8 +179,8 @@ mod tests {
         }
     }
 
-    /// Without SACK the first segment is taken for lost with the third duplicate, the one that is just
-    /// being counted, and in recovery; with SACK it is the scoreboard that tells.
+    /// Without SACK the first segment counts as lost at the third duplicate, the one just being
+    /// counted, and in recovery; with SACK the scoreboard decides.
     #[test]
     fn what_is_lost_is_told_by_duplicates_or_by_the_scoreboard() {
         let mut sender = under_way(Algorithm::Reno, Recovery::NewReno);

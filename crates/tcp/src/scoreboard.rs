@@ -1,12 +1,12 @@
 //! The scoreboard of selective acknowledgements (RFC 6675): what is lost, what is under way, what
 //! to send next.
 //!
-//! RFC 6675 asks of every unacknowledged byte whether it is lost: whether three separate ranges
+//! RFC 6675 defines for every unacknowledged byte whether it is lost: whether three separate ranges
 //! above it were acknowledged, or more than two segments' bytes. Both only grow downwards, so that
-//! one *lost edge* says it for all: whatever is not acknowledged below the edge is lost. It is the
-//! left end of the first range, from the top, at which the count or the bytes suffice; at most
-//! three ranges are looked at. `pipe` is then arithmetic over four sums that are kept up to date,
-//! instead of a walk over the window.
+//! one *lost edge* is enough: everything not acknowledged below the edge is lost. It is the left
+//! end of the first range, from the top, at which the count or the bytes suffice; at most three
+//! ranges are looked at. `pipe` is then arithmetic over four sums that are kept up to date, instead
+//! of a walk over the window.
 
 use crate::ranges::Ranges;
 
@@ -80,7 +80,7 @@ impl Scoreboard {
 
     /// The timer ran out: whatever is below `edge` and not acknowledged is lost, what was sent
     /// again too. A peer that gave up what it had acknowledged shows it by not acknowledging `una`
-    /// cumulatively; nothing is believed then (RFC 2018, section 8).
+    /// cumulatively; all blocks are then discarded (RFC 2018, section 8).
     pub fn lose_all(&mut self, una: u64, edge: u64) {
         if self.sacked.first().is_some_and(|first| first.left <= una) {
             self.sacked.clear();

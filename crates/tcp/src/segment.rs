@@ -45,7 +45,7 @@ pub struct Segment {
     pub flags: u8,
     /// Which options are present, and how many SACK blocks.
     options: u8,
-    /// Zero where `options` says nothing of it.
+    /// Zero for options that are absent from `options`.
     extra: Extra,
 }
 
@@ -67,8 +67,8 @@ impl Segment {
         self.flags = flags | ACK;
     }
 
-    /// Takes out all options but the timestamps' values. Nearly no segment has others, and what is not
-    /// there is zero, so that nearly always there is nothing to write.
+    /// Takes out all options but the timestamps' values. Few segments have others, and absent ones are
+    /// zero, so that there is hardly ever anything to write.
     #[inline(always)]
     pub fn clear_options(&mut self) {
         if self.options & !HAS_TIMESTAMPS != 0 {
@@ -121,7 +121,7 @@ impl Segment {
         self.options |= HAS_SCALE;
     }
 
-    /// Whether a SYN says that it takes SACK blocks.
+    /// Whether a SYN permits SACK blocks.
     pub const fn sack_permitted(&self) -> bool {
         self.options & HAS_SACK_PERMITTED != 0
     }
@@ -150,15 +150,15 @@ impl Segment {
         true
     }
 
-    /// Which options are present, as a byte, and what they say besides the timestamps, if they do: for
-    /// who keeps many segments, of which few have more than timestamps.
+    /// Which options are present, as a byte, and the values of all but the timestamps, if any: for a
+    /// compact store of many segments, few of which have more than timestamps.
     #[inline]
     pub const fn options(&self) -> (u8, Option<&Extra>) {
         let has_extra = self.options & !HAS_TIMESTAMPS != 0;
         (self.options, if has_extra { Some(&self.extra) } else { None })
     }
 
-    /// Puts the first part of what [`Segment::options`] told in the place of its own options; whether
+    /// Replaces its options by the first part of what [`Segment::options`] returned; returns whether
     /// there is a second.
     #[inline]
     pub fn set_options(&mut self, options: u8) -> bool {
@@ -167,7 +167,7 @@ impl Segment {
         options & !HAS_TIMESTAMPS != 0
     }
 
-    /// Puts back the second part of what [`Segment::options`] told.
+    /// Restores the second part of what [`Segment::options`] returned.
     #[inline]
     pub const fn set_extra(&mut self, extra: &Extra) {
         self.extra = *extra;

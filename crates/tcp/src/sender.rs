@@ -1,9 +1,9 @@
-//! The sending half: what is under way, what acknowledgements say of it, and the timer.
+//! The sending half: data under way, the processing of acknowledgements, and the timer.
 //!
 //! The ordinary acknowledgement of a sender without losses passes one function: it moves `una`,
-//! perhaps measures the round trip, restarts the timer (a store; whoever drives the connection may
-//! let an earlier alarm come and find it moved) and tells the controller. Everything else leaves to
-//! `recovery.rs`; what to send is chosen in `transmit.rs`.
+//! perhaps measures the round trip, restarts the timer (a store; the connection's driver may let an
+//! earlier alarm fire, which then finds the deadline moved) and informs the controller. Everything
+//! else is left to `recovery.rs`; what to send is chosen in `transmit.rs`.
 
 use alloc::boxed::Box;
 
@@ -37,8 +37,8 @@ pub(crate) enum Phase {
     Loss,
 }
 
-/// In this order in memory: what every segment needs stands first, in five cache lines; with hundreds
-/// of connections it is lines that a segment costs.
+/// The fields are in this order in memory: what every segment needs stands first, in five cache
+/// lines; with hundreds of connections, cache lines are the cost of a segment.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
@@ -56,16 +56,15 @@ pub(crate) struct Sender {
     update: (u64, u64),
     pub peer_window_max: u64,
     pub window: Window,
-    /// Bytes that may be under way beyond `cwnd`: segments that duplicate acknowledgements say
-    /// have left the network (RFC 5681, 3.2, step 4; RFC 3042).
+    /// Bytes that may be under way beyond `cwnd`: segments that have left the network according to
+    /// duplicate acknowledgements (RFC 5681, 3.2, step 4; RFC 3042).
     pub inflation: i64,
     pub initial: u32,
     pub duplicates: u32,
-    /// Timeouts in a row; of those that a peer without room has answered, one.
+    /// Timeouts in a row; those that a peer with a closed window has answered count as one.
     pub retries: u8,
     pub phase: Phase,
-    /// Whether to ask for a segment would be in vain until something arrives or is written, or a
-    /// timer runs out.
+    /// Whether there is nothing to transmit until something arrives or is written, or a timer runs out.
     pub is_spent: bool,
     pub is_persisting: bool,
     pub probe: bool,
@@ -81,7 +80,7 @@ pub(crate) struct Sender {
     pub is_window_limited: bool,
     /// Whether it is pacing that holds back the next segment.
     pub is_paced: bool,
-    /// Whether the peer is to be told of a reduction, if it echoes marks.
+    /// Whether a reduction is still to be signalled to the peer (CWR).
     pub cwr: bool,
     /// Whether the reductions of an episode may yet be taken back: only then is anything in `doubt`.
     pub is_doubtful: bool,
@@ -99,7 +98,7 @@ pub(crate) struct Sender {
     pub last_sent: Time,
     /// `una` before the last advance, for the acknowledgement heuristic of RFC 6582, 4.1.
     pub previous: u64,
-    /// Data first sent from here on will tell that a round trip has passed.
+    /// The acknowledgement of data first sent from here on shows that a round trip has passed.
     round_end: u64,
     pub timed: Option<(u64, Time)>,
     pub rtt: Estimator,
@@ -120,7 +119,7 @@ pub(crate) struct Sender {
     pub had_partial: bool,
     pub rescued: bool,
     pub prr: crate::prr::Reduction,
-    /// Whether what duplicate acknowledgements told of is not counted again.
+    /// Whether bytes that duplicate acknowledgements reported are not counted again.
     pub counts_reported: bool,
     pub has_prr: bool,
     /// Bytes of the initial window.
@@ -219,13 +218,13 @@ impl Sender {
         }
     }
 
-    /// Offset after everything that will ever be sent as it stands: data, then the FIN.
+    /// Offset after everything to be sent so far: data, then the FIN.
     #[inline]
     pub fn last(&self) -> u64 {
         self.end + u64::from(self.has_fin)
     }
 
-    /// Whether there is nothing to send, at a glance.
+    /// Whether a quick check shows that there is nothing to send.
     #[inline(always)]
     pub fn is_silent(&self) -> bool {
         self.is_spent || self.rests()
@@ -261,7 +260,7 @@ impl Sender {
         }
     }
 
-    /// Whether the peer holds anything out of order; only SACK tells.
+    /// Whether the peer holds anything out of order; known only with SACK.
     #[inline(always)]
     fn has_holes(&self) -> bool {
         self.has_sack && !self.scoreboard.is_empty()
@@ -297,14 +296,14 @@ impl Sender {
         changed
     }
 
-    /// The peer has no room for what is under way and says so: it is there (RFC 9293, 3.8.6.1). One
-    /// timeout stays counted, since only the first in a row cuts the threshold.
+    /// The peer reports that it has no room for what is under way, so it is alive (RFC 9293,
+    /// 3.8.6.1). One timeout stays counted, since only the first in a row cuts the threshold.
     pub fn hear_of_no_room(&mut self) {
         self.retries = self.retries.min(1);
     }
 
-    /// An acceptable acknowledgement: `ack` is at most `max`. Of a sender that has lost nothing and to
-    /// which nothing odd is told, nothing but what is here is asked; the rest would find the same.
+    /// An acceptable acknowledgement: `ack` is at most `max`. This function suffices for a sender that
+    /// has lost nothing and an ordinary acknowledgement; the general path would find the same.
     #[inline(always)]
     pub fn on_ack(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
         if ack <= self.una || !self.is_plain(arrival.segment) {
@@ -314,7 +313,7 @@ impl Sender {
         let rtt = self.move_una(ack, arrival);
         let round_ended = self.end_round();
         match &mut self.controller {
-            // It asks for no more.
+            // Reno needs nothing else.
             Any::Reno(reno) if self.is_window_limited => reno.grow(&mut self.window, bytes),
             Any::Reno(_) => {}
             _ => self.tell_controller(bytes, rtt, false, round_ended, arrival.now),
@@ -373,7 +372,7 @@ impl Sender {
         self.tell_controller(counted, rtt, in_recovery, round_ended, arrival.now);
     }
 
-    /// Everything below `ack` has arrived; the round-trip time that this tells, if it does.
+    /// Everything below `ack` has arrived; returns the round-trip time that this measures, if any.
     #[inline(always)]
     fn move_una(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
         self.previous = self.una;
@@ -419,7 +418,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of which duplicate acknowledgements have told, where they are not counted again.
+    /// Bytes that duplicate acknowledgements have reported, where they are not counted again.
     #[inline]
     fn reported_bytes(&self) -> u64 {
         let counts = self.counts_reported && !self.has_sack;
@@ -477,7 +476,7 @@ pub(crate) struct Advance {
 pub(crate) struct Arrival<'a> {
     pub now: Time,
     pub segment: &'a Segment,
-    /// Round-trip time that its echoed timestamp tells.
+    /// Round-trip time by its echoed timestamp.
     pub echoed: Option<Span>,
     /// Whether it carries neither data nor FIN and does not change the window.
     pub is_bare: bool,

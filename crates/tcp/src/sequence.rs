@@ -1,8 +1,8 @@
 //! Sequence numbers: 32 bits on the wire that wrap, 64-bit offsets inside that do not.
 //!
 //! Offset 0 is the SYN, offset 1 the first byte of data, and the FIN takes the offset after the
-//! last byte. Inside the state machine a comparison is then a comparison; only this file knows
-//! about wrapping (RFC 9293, section 3.4).
+//! last byte. Inside the state machine, offsets are compared as plain integers; only this file
+//! handles wrapping (RFC 9293, section 3.4).
 
 /// The sequence number of `offset` when the SYN has the number `initial`.
 #[inline]

@@ -1,11 +1,11 @@
-//! Reductions that nothing had called for: noticed, and taken back.
+//! Spurious reductions of the window: detected and undone.
 //!
-//! A timeout or three duplicate acknowledgements may come of delay or reordering alone. Three signs
-//! say so. *Eifel* (RFC 3522): the first acknowledgement after the retransmission echoes a
+//! A timeout or three duplicate acknowledgements may be caused by delay or reordering alone. Three
+//! signs show that. *Eifel* (RFC 3522): the first acknowledgement after the retransmission echoes a
 //! timestamp from before it. *F-RTO* (RFC 5682): after a timeout the first acknowledgement that
-//! advances is answered with new data instead of repeats; if the next one advances too, or tells of
-//! originals, they had only been slow. *D-SACK* (RFC 3708): the receiver says that everything sent
-//! again came twice. Window and threshold are then what they were before (RFC 4015).
+//! advances is answered with new data instead of repeats; if the next one advances too, or reports
+//! originals, they had only been slow. *D-SACK* (RFC 3708): the receiver reports that everything
+//! sent again arrived twice. Window and threshold are then restored (RFC 4015).
 
 use nilometer_wire::Time;
 
@@ -35,8 +35,9 @@ impl Sender {
         };
     }
 
-    /// The timer ran out. If it had before and nothing was acknowledged since, the controller
-    /// remembers what was before the first time, and its repeat is the one to compare with.
+    /// The timer ran out. If it had already run out and nothing was acknowledged since, the
+    /// controller remembers the state before the first timeout, and the first repeat is the one to
+    /// compare with.
     pub(crate) fn doubt_timeout(&mut self) {
         match (self.phase, self.retries) {
             (Phase::Loss, 1..) => self.doubt.step = Step::Off,
@@ -124,7 +125,7 @@ impl Sender {
         }
     }
 
-    /// The timeout was right: go on with repeating.
+    /// The timeout was right: continue with repeats.
     fn go_back(&mut self, from: u64) {
         if self.doubt.step == Step::Second && !self.has_sack {
             self.next = from;
@@ -161,8 +162,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// F-RTO goes on only with new data (RFC 5682, section 2.1, step 2): there has to be some, and
-    /// the peer's window has to have room for it.
+    /// F-RTO continues only with new data (RFC 5682, section 2.1, step 2): there has to be some,
+    /// and the peer's window has to have room for it.
     #[test]
     fn new_data_is_what_was_written_and_fits_the_peers_window() {
         let mut sender = Sender::new(&Config::rfc(), 0);

@@ -1,7 +1,7 @@
 //! What one end counted.
 
-/// Counts since the connection began. The last three change with every segment, and what follows them
-/// in a connection does, too.
+/// Counts since the connection began. The last three change with every segment, and so do the fields
+/// that follow this in a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Statistics {

@@ -26,7 +26,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once; the peer is told by a reset (RFC 9293, 3.10.5).
+    /// Ends the connection at once; a reset notifies the peer (RFC 9293, 3.10.5).
     pub fn abort(&mut self) {
         let tells = matches!(
             self.state,
@@ -44,7 +44,7 @@ impl Connection {
         }
     }
 
-    /// No connection any more, and nothing to be done for it.
+    /// The connection no longer exists, and nothing is due.
     pub(crate) fn enter_closed(&mut self) {
         self.state = State::Closed;
         self.urgent = Urgent::Nothing;
@@ -85,7 +85,7 @@ impl Connection {
         self.sender.deadline = now + self.config.time_wait;
     }
 
-    /// A FIN came again: the peer has not seen our last acknowledgement.
+    /// A FIN was repeated: the peer has not seen our last acknowledgement.
     pub(crate) fn restart_time_wait(&mut self, now: Time) {
         if self.state == State::TimeWait {
             self.sender.deadline = now + self.config.time_wait;

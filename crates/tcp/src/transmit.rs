@@ -2,14 +2,15 @@
 //!
 //! The ordinary answer, the next segment of new data if the window has room for all of it, is found
 //! in a few comparisons, on a path of its own ([`Sender::transmit_plain`]) that gives up where
-//! anything else may have to be said: the general one would have answered the same. Repairs come first. Small segments wait: for the acknowledgement of what
-//! is under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293,
-//! 3.8.6.2.1); when nothing is under way that could open it, the persist timer asks (3.8.6.1).
+//! anything else may have to be sent; the general path would give the same answer. Repairs come
+//! first. Small segments wait: for the acknowledgement of what is under way (RFC 896), or for the
+//! peer's window to open by a worthwhile step (RFC 9293, 3.8.6.2.1); when nothing is under way that
+//! could open it, the persist timer probes it (3.8.6.1).
 //!
-//! A sender is asked until it has nothing, and every second question is the one in vain. So it is
-//! answered beforehand: with a segment of new data it is known whether the window has room for
-//! another, and with an acknowledgement that nothing else waits. The sender is then *spent* until
-//! something arrives or is written, or a timer runs out.
+//! A sender is polled until it has nothing, so that every second poll would be in vain. Hence its
+//! result is computed beforehand: when a segment of new data leaves, it is known whether the window
+//! has room for another, and when an acknowledgement arrives, that nothing else waits. The sender
+//! is then *spent* until something arrives or is written, or a timer runs out.
 
 use nilometer_wire::Time;
 
@@ -19,7 +20,7 @@ use crate::doubt::Step;
 use crate::sender::{NEVER, Phase, Sender};
 use crate::statistics::Statistics;
 
-/// What to send: offsets `[start, right)`, the FIN's among them if it is reached.
+/// What to send: offsets `[start, right)`, including the FIN's if it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub start: u64,
@@ -28,14 +29,15 @@ pub(crate) struct Chunk {
     pub has_fin: bool,
     /// Whether any of it was sent before.
     pub is_repeat: bool,
-    /// Whether it tells that the window was reduced (RFC 3168).
+    /// Whether it signals that the window was reduced (RFC 3168).
     pub has_cwr: bool,
 }
 
 impl Sender {
-    /// The next segment if it is a full one of new data, more is under way, nothing else is to be said
-    /// or repeated and nobody counts more than bytes: its offset. It is what [`Sender::transmit`] would
-    /// have chosen, and is entered into the account as sent; otherwise nothing has happened.
+    /// The offset of the next segment if it is a full one of new data, more is under way, there is
+    /// nothing else to send or repeat, and no record beyond bytes is kept. It is what
+    /// [`Sender::transmit`] would have chosen, and is entered into the account as sent; otherwise
+    /// nothing has happened.
     #[inline(always)]
     pub(crate) fn transmit_plain(&mut self, now: Time, counts: &mut Statistics) -> Option<u64> {
         let is_asked = self.repeat_first | self.has_fin | self.cwr | self.is_persisting;
@@ -105,8 +107,7 @@ impl Sender {
         chunk
     }
 
-    /// New data has just been sent: whether the window has no room for more is known already, so
-    /// that nobody needs to ask.
+    /// New data has just been sent: notes whether the window has no room for more, which saves a poll.
     #[inline(always)]
     fn look_ahead(&mut self, now: Time) {
         let is_full = self.next < self.last() && !self.has_room(self.next_length());
@@ -139,7 +140,7 @@ impl Sender {
         if self.doubt.step == Step::Second { None } else { self.choose_selectively(now) }
     }
 
-    /// New data by which F-RTO tells delay from loss, whatever the congestion window says.
+    /// New data by which F-RTO distinguishes delay from loss, regardless of the congestion window.
     fn choose_probe(&mut self) -> Option<Chunk> {
         self.probes -= 1;
         let right = self.last().min(self.next + u64::from(self.window.mss)).min(self.edge);
@@ -173,7 +174,7 @@ impl Sender {
         self.controller.on_restart(now, &mut self.window, idle);
     }
 
-    /// Bytes that the congestion window still lets go, for an account without a scoreboard.
+    /// Bytes that the congestion window still permits, for an account without a scoreboard.
     #[inline(always)]
     fn room(&self) -> u64 {
         let room = self.window.cwnd as i64 + self.inflation - self.outstanding() as i64;
@@ -272,7 +273,7 @@ impl Sender {
         }
     }
 
-    /// The persist timer ran out: ask for the window, or send what little fits.
+    /// The persist timer ran out: probe the window, or send what little fits.
     pub(crate) fn on_persist(&mut self, now: Time) {
         self.retries = self.retries.saturating_add(1);
         self.rtt.back_off();

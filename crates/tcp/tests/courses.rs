@@ -1,8 +1,7 @@
 //! Recorded courses: what connections and controllers did on hard paths, figure by figure.
 //!
-//! A row holds figures to read, and a checksum of every segment and of what a connection says of
-//! itself after each event. What such tables are for, and what to do when one changes, says
-//! `pipe/record.rs`.
+//! A row holds figures to read, and a checksum of every segment and of a connection's state after
+//! each event. `pipe/record.rs` explains what such tables are for, and what to do when one changes.
 
 #[path = "courses/controllers.rs"]
 mod controllers;

@@ -14,11 +14,11 @@
 //! `W_est`, what Reno's additive increase would have made of a cut to 0.7: α = 3(1 − β)/(1 + β)
 //! segments per round trip up to the window before the cut, and one segment from there on (4.3).
 //!
-//! Fast convergence (4.7): a loss below the last `W_max` means that somebody else now has a part of
+//! Fast convergence (4.7): a loss below the last `W_max` means that another flow now has a part of
 //! the path, so that `W_max` is set lower than where the loss was, to 0.85 of it.
 //!
 //! A stage of congestion avoidance begins with the first acknowledgement after recovery, and only
-//! then is K computed, from what the window is by then. A stage that no loss began (after a timeout,
+//! then is K computed, from the window at that time. A stage that no loss began (after a timeout,
 //! 4.8, or an early end of slow start, 4.10) starts on the flat: K = 0, `W_max` = cwnd. Time in
 //! which the application did not use the window is taken out of `t` (5.8).
 //!
@@ -77,7 +77,7 @@ struct Before {
 /// CUBIC's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
-    /// Present during the first slow start, if it was asked for.
+    /// Present during the first slow start, if it was configured.
     hystart: Option<HyStart>,
     /// Where the last loss was, or less with fast convergence; none after a timeout.
     w_max: Option<f64>,
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn short_paths_keep_pace_with_reno() {
-        // 2 ms: the curve needs 2 s to come back to 20 segments, Reno 15 round trips or so.
+        // 2 ms: the curve needs 2 s to return to 20 segments, Reno about 15 round trips.
         let mut path = Path::after_loss(20, 0.002);
         let samples = path.run(0.002 * 40.0);
         // 14 + 0.529 segments a round trip up to 20, then one.

@@ -3,10 +3,11 @@
 //! Slow start doubles the window until something is lost, and by then has sent up to twice what the
 //! path holds. A queue announces itself before it overflows: the least round-trip time of a round,
 //! taken over at least eight samples, rises above that of the round before. RFC 9406 then does not
-//! stop at once, since a burst of other traffic would look the same, but goes on for up to five
+//! stop at once, since a burst of other traffic would look the same, but continues for up to five
 //! rounds at a quarter of the pace (Conservative Slow Start). If the round-trip time falls below
-//! where it stood when this began, the alarm was false and slow start resumes; else the window is now
-//! right, and congestion avoidance begins. Names and constants are those of RFC 9406, 4.2 and 4.3.
+//! where it stood when this began, the alarm was false and slow start resumes; else the window is
+//! now right, and congestion avoidance begins. Names and constants are those of RFC 9406, 4.2 and
+//! 4.3.
 
 use nilometer_wire::Span;
 

@@ -2,11 +2,12 @@
 //!
 //! The curve is RFC 9438's ([`super::Cubic`] has it in real numbers); what differs is when the
 //! window takes its steps, which is what a trace of a Linux sender shows. The window is a number of
-//! segments and grows by one when `pace` segments were acknowledged. `pace` is how many fit the way
-//! from here to where the curve is a round trip later; a hundred windows where the curve is below,
-//! but twenty segments as long as no loss has told where the path is full; never less than two, so
-//! that the window grows by half a round trip at most. It is kept for a thirty-second of a second
-//! as long as the window is the same. Reno's window is followed beside it by whole segments, too.
+//! segments and grows by one when `pace` segments were acknowledged. `pace` is the window divided
+//! by its distance to where the curve will be a round trip later; a hundred windows if the curve is
+//! below it; at most twenty segments until a loss has shown where the path is full; never less than
+//! two, so that the window grows by at most half per round trip. It is kept for a thirty-second of
+//! a second as long as the window is the same. Reno's window is followed beside it by whole
+//! segments, too.
 //!
 //! Slow start adds all that was acknowledged. It ends by HyStart (Ha and Rhee 2011), from 16
 //! segments on, when either sign shows that the path's queue grows. *Delay*: of at least nine
@@ -30,7 +31,7 @@ const TICKS_SHIFT: u32 = 10;
 const KEPT_MS: u64 = 31;
 /// Window from which HyStart looks, segments.
 const LOW_WINDOW: u64 = 16;
-/// Samples that HyStart wants of a round before it judges the next.
+/// Samples that HyStart needs from a round before it judges by delay.
 const SAMPLES: u32 = 8;
 const DELAY_BOUNDS_USECS: (u64, u64) = (4_000, 16_000);
 /// Distance within which acknowledgements are a train, and what is allowed for their own delay.
@@ -38,7 +39,7 @@ const TRAIN_GAP_USECS: u64 = 2_000;
 const TRAIN_ALLOWANCE_USECS: u64 = 1_000;
 const MS: u64 = 1_000_000_000;
 
-/// HyStart's view of the round trip that goes on.
+/// HyStart's view of the current round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     start: Time,
@@ -60,7 +61,7 @@ pub struct LinuxCubic {
     /// Bytes acknowledged in all.
     total: u64,
     least_rtt: Option<Span>,
-    /// Window at the last loss, segments; 0 if none tells.
+    /// Window at the last loss, segments; 0 if there is none to go by.
     max: u64,
     /// When the curve began, ms.
     epoch: Option<u64>,

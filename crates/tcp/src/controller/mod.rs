@@ -31,7 +31,7 @@ pub struct Window {
     pub mss: u32,
 }
 
-/// What an acknowledgement told.
+/// What a controller learns from an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
     /// When it came.
@@ -51,14 +51,14 @@ pub struct Acked {
     /// Whether a round trip has passed: data first sent after the last such moment was acknowledged.
     pub round_ended: bool,
     /// Delivery rate over the acknowledged packet's flight (draft-ietf-ccwg-bbr, 4.1), if it could
-    /// be measured; only taken where [`Controller::needs_delivery`] asks for it.
+    /// be measured; only measured where [`Controller::needs_delivery`] is true.
     pub delivery: Option<Delivery>,
 }
 
 /// A delivery-rate sample: of the acknowledged segments, the one sent last.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// Bytes per second delivered over the sample; zero when its interval was too short to tell.
+    /// Bytes per second delivered over the sample; zero when its interval was too short for a measurement.
     pub bytes_per_second: u64,
     /// Whether the application had too little to send while the sample was under way.
     pub is_app_limited: bool,
@@ -89,7 +89,7 @@ pub struct Lost {
     pub is_app_limited: bool,
 }
 
-/// What said that there is congestion.
+/// The sign of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// Segments were found lost from acknowledgements; once per window of data.
@@ -104,7 +104,7 @@ pub enum Congestion {
 ///
 /// The sender calls [`Controller::on_lost`] for each segment that it finds lost, then
 /// [`Controller::on_congestion`] if that begins a recovery, then [`Controller::on_ack`] for the
-/// acknowledgement that told.
+/// acknowledgement that showed it.
 pub trait Controller {
     /// New data was acknowledged. Grows the window; called during recovery too, where most do
     /// nothing.
@@ -116,8 +116,8 @@ pub trait Controller {
     /// way, bytes.
     fn on_congestion(&mut self, now: Time, window: &mut Window, cause: Congestion, in_flight: u64);
 
-    /// A retransmission timeout or a recovery proved needless (RFC 3522, 4015; D-SACK): what
-    /// [`Controller::on_congestion`] remembered is put back.
+    /// A retransmission timeout or a recovery proved needless (RFC 3522, 4015; D-SACK): restores
+    /// what [`Controller::on_congestion`] remembered.
     fn undo(&mut self, now: Time, window: &mut Window);
 
     /// A segment was found lost; only called where [`Controller::needs_delivery`].
@@ -170,7 +170,7 @@ impl Any {
     }
 }
 
-/// Hands a call on to whichever controller it is.
+/// Passes a call on to the controller in use.
 macro_rules! each {
     ($any:expr, $controller:ident => $call:expr) => {
         match $any {

@@ -11,7 +11,7 @@
 //! them does not speed it up. Acknowledgements are what ns-2 and 4.3BSD count, and what the studies
 //! of the nineties and the closed forms with `b` mean. In slow start bytes count up to two segments
 //! for one acknowledgement, and up to one after a timeout (RFC 3465, 2.3), since an acknowledgement
-//! that covers much may then only tell of what had arrived before.
+//! that covers much may then only report what had arrived before.
 
 use nilometer_wire::Time;
 
@@ -40,7 +40,7 @@ impl Reno {
         Reno { growth, is_after_timeout: false, counted: 0, before: None }
     }
 
-    /// `bytes`, not none, were acknowledged to a sender that the window held back.
+    /// `bytes`, not zero, were acknowledged to a sender limited by the window.
     #[inline(always)]
     pub(crate) fn grow(&mut self, window: &mut Window, bytes: u64) {
         if window.cwnd < window.ssthresh {

@@ -67,7 +67,7 @@ impl Stage {
     }
 }
 
-/// RFC 2018: a block is of what was sent and not acknowledged; anything else says nothing.
+/// RFC 2018: a block covers data that was sent and not acknowledged; any other is ignored.
 #[test]
 fn blocks_that_cannot_be_are_not_believed() {
     let cases: [([u32; 2], u64); 8] = [
@@ -153,7 +153,7 @@ fn a_probe_that_repaired_a_loss_cuts_the_window_once() {
     stage.sender.recover = 9_001;
     stage.ack(3_001, &[]);
     assert_eq!((stage.state().probed, stage.sender.window.ssthresh), (None, u64::MAX));
-    // What is not reached says nothing.
+    // An acknowledgement below the probe decides nothing.
     let mut stage = probed();
     stage.ack(1_001, &[]);
     stage.ack(1_001, &[]);
@@ -279,7 +279,7 @@ fn the_most_that_was_used_holds_for_a_round_trip() {
     assert_eq!(usage(7_001, 1), (2, 9_001), "less, after it");
 }
 
-/// An alarm that comes though nothing is late changes nothing but the timer.
+/// A timer that fires though nothing is late changes nothing but the timer.
 #[test]
 fn looking_for_losses_in_vain_leaves_the_window() {
     let mut stage = Stage::new(10);

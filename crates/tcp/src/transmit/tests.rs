@@ -1,4 +1,4 @@
-//! What a sender lets go and what it holds back, by numbers; and when its short path answers.
+//! What a sender transmits and what it holds back, in numbers; and when its short path applies.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -27,13 +27,13 @@ fn sender(config: &Config) -> Sender {
     sender
 }
 
-/// What `transmit` lets go: offset and length.
+/// What `transmit` returns: offset and length.
 fn ask(sender: &mut Sender, now: Time) -> Option<(u64, u64)> {
     let chunk = sender.transmit(now, &mut Statistics::default())?;
     Some((chunk.start, u64::from(chunk.length)))
 }
 
-/// With one segment under way, written so much more that the short path would answer.
+/// With one segment under way and so much more written that the short path applies.
 fn under_way() -> Sender {
     let mut sender = sender(&Config::ns2_reno());
     sender.write(6 * MSS);
@@ -180,7 +180,7 @@ fn the_persist_timer_runs_only_if_nothing_else_can_open_the_window() {
     assert_eq!(ask(&mut sender, NOW), None);
     let rto = sender.rtt.rto();
     assert_eq!((sender.is_persisting, sender.deadline), (true, NOW + rto));
-    // It asks again after twice the time, with what little fits if anything does.
+    // It probes again after twice the time, with what little fits if anything does.
     let later = NOW + rto;
     sender.on_persist(later);
     assert_eq!((sender.retries, sender.deadline), (1, later + rto * 2));
@@ -282,7 +282,7 @@ fn the_first_segment_sent_again_is_entered_to_its_end() {
     }
 }
 
-/// A FIN goes with the last data only where it is asked for.
+/// A FIN goes with the last data only if the chunk reaches it.
 #[test]
 fn a_chunk_ends_where_it_is_told_to() {
     let mut sender = sender(&Config::ns2_reno());

@@ -1,7 +1,7 @@
 //! Connections that share a link with a finite queue: how full it is, how fair, how long the wait.
 //!
-//! 10 Mb/s and 40 ms: 34 packets of 1500 bytes fill the path. What the controllers do alone is held
-//! by their own tests; here handshake, acknowledgements, recovery and pacing take part.
+//! 10 Mb/s and 40 ms: 34 packets of 1500 bytes fill the path. The controllers have tests of their
+//! own; here handshake, acknowledgements, recovery and pacing take part.
 
 use std::collections::VecDeque;
 
@@ -173,8 +173,8 @@ fn two_bbr_connections_share() {
     }
 }
 
-/// A queue of less than the path leaves Reno waiting after each cut: the link idles while the window
-/// is below 34 packets. CUBIC cuts to 0.7.
+/// With a queue shorter than the path, Reno waits after each cut: the link idles while the window is
+/// below 34 packets. CUBIC cuts to 0.7.
 #[test]
 fn reno_and_cubic_fill_a_link_with_a_queue() {
     for (algorithm, buffer_ms, least) in [
@@ -217,8 +217,9 @@ fn hystart_ends_slow_start_before_the_queue_does() {
     }
 }
 
-/// HyStart++ wants eight round-trip times from each round (RFC 9406, 4.2), also of a stack that
-/// otherwise measures one. The rise shows a round late, so that the queue must have room for that.
+/// HyStart++ needs eight round-trip times from each round (RFC 9406, 4.2), also in a stack that
+/// otherwise measures one. The rise shows a round late, so that the queue must have room for a
+/// round.
 #[test]
 fn hystart_plus_plus_ends_slow_start_before_the_queue_does() {
     let stack = |hystart| Config {

@@ -146,7 +146,7 @@ fn says_it_in_words() {
     }
 }
 
-/// What only a SYN may say is ignored elsewhere, and blocks are on a SYN.
+/// Options that only a SYN may carry are ignored elsewhere, and blocks are ignored on a SYN.
 #[test]
 fn options_count_where_they_belong() {
     let options = [2, 4, 5, 180, 3, 3, 7, 4, 2, 1, 1, 1];

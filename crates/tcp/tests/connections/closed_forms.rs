@@ -4,8 +4,8 @@
 //! moment, a round, and every round trip takes 100 ms.
 //!
 //! **Mathis, Semke, Mahdavi, Ott (CCR 27(3), 1997)**: one packet in 1/p lost, exactly, gives
-//! MSS/RTT · √(3/2)/√p without delayed acknowledgements. The sawtooth of whole segments is what
-//! stays below it: 1, 2.5, 4.5 and 7 % from p = 10⁻⁴ to 3·10⁻³.
+//! MSS/RTT · √(3/2)/√p without delayed acknowledgements. The sawtooth of whole segments stays below
+//! it: by 1, 2.5, 4.5 and 7 % from p = 10⁻⁴ to 3·10⁻³.
 //!
 //! **Padhye, Firoiu, Towsley, Kurose (SIGCOMM 1998)**, equation 32, the whole model and not the
 //! approximation of equation 33; packets sent, those sent again included; a round trip of 0.1 s. The
@@ -23,14 +23,14 @@
 //! | independent, timeouts counted | NewReno | 1 s | 1.06 | 1.04 | 1.03 | 0.98 |
 //! | rest of round, timeouts counted | SACK | 1 s | 1.02 | 0.95 | 0.92 | **0.88** |
 //!
-//! What is off by more than a tenth is so for reasons that can be counted. Independent losses leave
+//! The deviations of more than a tenth have reasons that can be counted. Independent losses leave
 //! duplicates enough for fast retransmit: at 1 % they end in a timeout six times more rarely than
 //! equation 24 says. Losses of whole rounds do so more often, since repairs are lost too, and to
-//! Reno nearly always, since it leaves recovery with the first hole (see `fall_floyd.rs`); only SACK
-//! can do what the model takes for granted. With the part of timeouts that was counted instead of
-//! equation 24, the equation holds for whoever answers a round's losses once, as long as timeouts are
-//! not the rule: at 3 % every second loss ends in one, and the slow start after it, which the model
-//! leaves out, shows.
+//! Reno nearly always, since it leaves recovery with the first hole (see `fall_floyd.rs`); only
+//! SACK can do what the model takes for granted. With the counted fraction of timeouts instead of
+//! equation 24, the equation holds for senders that answer a round's losses once, as long as
+//! timeouts are not the rule: at 3 % every second loss ends in one, and the slow start after it,
+//! which the model leaves out, shows.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,8 @@ impl Path {
         Path { now: Time::ZERO, ends, flying: [VecDeque::new(), VecDeque::new()], packets: 0 }
     }
 
-    /// Sends `packets`; seconds that it took. `is_lost` is asked for each, with the moment it leaves.
+    /// Sends `packets` and returns the seconds that it took. `is_lost` is called for each, with the
+    /// moment it leaves.
     fn run(&mut self, packets: u64, is_lost: &mut impl FnMut(Time) -> bool) -> f64 {
         let (start, until) = (self.now, self.packets + packets);
         while self.packets < until {
@@ -220,8 +221,9 @@ fn padhye_holds_for_reno_with_independent_losses() {
     }
 }
 
-/// With a timer of ten round trips it matters how rare timeouts are: at 1 % six times rarer than the
-/// model has them, which is the one point off by more than a tenth, and by count it is not.
+/// With a timer of ten round trips it matters how rare timeouts are: at 1 % they are six times rarer
+/// than in the model, which is the one point off by more than a tenth; with the counted timeouts it
+/// is not.
 #[test]
 fn with_a_long_timer_independent_losses_do_better_than_padhye_has_them() {
     let points = measure_all(Recovery::Reno, Losses::Independent, 1.0);

@@ -54,7 +54,7 @@ impl Link {
         Link { rate, delay: Span::from_nanos(delay_us * 1_000), free_at: Time::ZERO }
     }
 
-    /// When a packet of `bytes` that comes at `now` is at the other end.
+    /// When a packet of `bytes` that enters at `now` is at the other end.
     fn carry(&mut self, now: Time, bytes: u64) -> Time {
         self.free_at = self.free_at.max(now) + self.rate.span_of(bytes);
         self.free_at + self.delay
@@ -198,7 +198,7 @@ impl Run {
     }
 }
 
-/// The runs of one kind of recovery, each held to its golden file.
+/// The runs of one kind of recovery, each compared with its golden file.
 fn runs(name: &str, recovery: Recovery) -> [Run; 4] {
     DROPS.map(|drops| {
         let run = Run::new(recovery, drops);
@@ -293,8 +293,8 @@ fn new_reno_repairs_one_hole_per_round_trip_without_the_timer() {
 }
 
 /// 24, 26 and 28 are only known to be lost when three packets above them have arrived (RFC 6675), so
-/// that it is the first new packets of recovery that tell: then all go out within a round trip, where
-/// New-Reno takes one for each.
+/// that the first new packets of recovery reveal the losses: then all go out within a round trip,
+/// where New-Reno takes one for each.
 #[test]
 fn sack_repairs_all_holes_in_the_same_round_trip() {
     for (run, drops) in runs("sack", Recovery::Sack).iter().zip(DROPS) {

@@ -48,7 +48,7 @@ fn both_may_open_at_once() {
     assert_eq!(pipe.ends[0].statistics().timeouts, 0);
 }
 
-/// The peer's SYN and its answer to ours come before anybody asks for ours: it is not owed any more.
+/// The peer's SYN and its answer to ours arrive before our answer is polled: it is no longer owed.
 #[test]
 fn what_the_answer_overtook_is_not_sent() {
     let mut opener = Connection::connect(Config::rfc(), 50);

@@ -1,5 +1,5 @@
-//! What congestion marks cost: one reduction for a window of marks and losses, of which the peer is
-//! told (RFC 3168, 6.1.2).
+//! The cost of congestion marks: one reduction for a window of marks and losses, signalled to the
+//! peer (RFC 3168, 6.1.2).
 
 use crate::pipe::{MS, Pipe};
 use nilometer_tcp::segment::{CWR, ECE};
@@ -40,7 +40,7 @@ fn pair(config: Config) -> Pipe {
     pipe
 }
 
-/// Writes so many segments, which leave at once and with marks if they are `marked`.
+/// Writes this many segments, which leave at once and with marks if they are `marked`.
 fn send(pipe: &mut Pipe, segments: u64, marked: bool) {
     pipe.faults.marking = u64::from(marked);
     pipe.ends[0].write(segments * SEGMENT);
@@ -52,7 +52,7 @@ fn statistics(pipe: &Pipe) -> Statistics {
     *pipe.ends[0].statistics()
 }
 
-/// How often the sender told of a reduction, and whether the receiver still echoes marks.
+/// How often the sender signalled a reduction, and whether the receiver still echoes marks.
 fn told(pipe: &Pipe) -> (usize, bool) {
     let tells = pipe.log.iter().filter(|(_, end, segment)| *end == 0 && segment.has(CWR));
     let last = pipe.log.iter().rfind(|(_, end, _)| *end == 1).expect("an acknowledgement").2;
@@ -124,8 +124,8 @@ fn a_loss_in_the_window_of_a_mark_does_not_reduce_again() {
     }
 }
 
-/// Until the peer has been told of the reduction it echoes the mark for which the window was reduced,
-/// and it is told only with new data, which may have to wait for all repeats.
+/// Until the reduction is signalled to the peer, it echoes the mark for which the window was reduced;
+/// the signal goes out only with new data, which may have to wait for all repeats.
 #[test]
 fn an_echo_is_no_news_before_new_data_has_told_of_the_reduction() {
     let mut pipe = pair(stack(Recovery::Tahoe));
@@ -164,8 +164,8 @@ fn an_echo_is_no_news_to_a_sender_that_has_no_data_to_tell_of_the_reduction_with
     }
 }
 
-/// A window of the least size, all of whose segments are marked: each mark after the one that was
-/// told of is news.
+/// A window of the least size, all of whose segments are marked: each mark after the one whose
+/// reduction was signalled is news.
 #[test]
 fn marks_of_every_window_are_answered_every_round_trip() {
     for recovery in STACKS {
@@ -208,7 +208,7 @@ fn a_loss_does_not_suspend_the_reduction_for_a_mark() {
     }
 }
 
-/// BBR makes its own of marks and losses, and is told of each.
+/// BBR handles marks and losses itself, and gets a report of each.
 #[test]
 fn a_controller_that_owns_recovery_is_told_of_a_loss_after_a_mark() {
     for recovery in [Recovery::Sack, Recovery::Rack] {
@@ -267,8 +267,9 @@ fn what_is_taken_back_is_not_told() {
     assert_eq!(told(&pipe), (0, false));
 }
 
-/// A loss has reduced the window, and its repeat was merely late: the timeout is taken back, but of
-/// the reduction for the loss the peer has yet to be told, and its mark is of the same window.
+/// A loss has reduced the window, and its repeat was merely late: the timeout is undone, but the
+/// reduction for the loss has yet to be signalled to the peer, whose mark belongs to the same
+/// window.
 #[test]
 fn what_is_taken_back_leaves_an_earlier_reduction_to_be_told() {
     let mut pipe = pair(stack(Recovery::Sack));
@@ -296,7 +297,7 @@ fn what_is_taken_back_leaves_an_earlier_reduction_to_be_told() {
     assert_eq!(told(&pipe), (1, false));
 }
 
-/// That an earlier repeat was needless is told when a mark has been answered: there was congestion.
+/// The report that an earlier repeat was needless arrives when a mark has been answered: there was congestion.
 #[test]
 fn what_a_mark_reduced_is_not_taken_back_with_what_was_reduced_before() {
     let mut pipe = pair(Config { timestamps: false, ..stack(Recovery::Sack) });

@@ -1,6 +1,6 @@
-//! Arbitrary segments in arbitrary states: nothing panics, nothing runs away, nothing is believed
-//! that was never sent. What is answered is recorded, too (see `pipe/record.rs`): each condition by
-//! which a segment is refused or believed is met by some of them.
+//! Arbitrary segments in arbitrary states: nothing panics, nothing runs away, and acknowledgements
+//! of unsent data are refused. The answers are recorded, too (see `pipe/record.rs`): each condition
+//! by which a segment is refused or believed is met by some of them.
 
 use crate::pipe::Chance;
 use crate::pipe::record::{Checksum, compare};
@@ -43,7 +43,7 @@ fn near(chance: &mut Chance, number: u32) -> u32 {
     }
 }
 
-/// A segment that might come from the peer of whoever sent `last`.
+/// A segment that might come from the peer of the sender of `last`.
 fn segment(chance: &mut Chance, last: &Segment, peer: u32) -> Segment {
     let mut segment = Segment::default();
     let origin = if chance.one_in(2) { last.acknowledgement } else { peer };
@@ -167,7 +167,7 @@ fn arbitrary_segments_do_no_harm() {
     compare("noise.txt", &rows(&trials));
 }
 
-/// What came of the trials, fifty a row.
+/// The results of the trials, fifty a row.
 fn rows(trials: &[(u64, Statistics, Checksum)]) -> Vec<String> {
     let title = "# Recorded; tests/pipe/record.rs says what to do when it changes. Of fifty trials \
                  each: segments sent, again, refused, timeouts, duplicate bytes | checksum";

@@ -1,4 +1,4 @@
-//! What a sender holds back and what it lets go: windows, small segments, pauses, marks, pacing.
+//! What a sender holds back and what it transmits: windows, small segments, pauses, marks, pacing.
 
 use crate::pipe::{Faults, MS, Pipe};
 use nilometer_tcp::segment::{ACK, CWR, ECE};
@@ -226,8 +226,8 @@ fn limited_transmit_answers_the_first_two_duplicates() {
     }
 }
 
-/// RFC 6298's averages are meant for a sample per window: what HyStart++ is told by each
-/// acknowledgement does not go into them.
+/// RFC 6298's averages are meant for a sample per window: the round-trip times that HyStart++ gets
+/// from each acknowledgement do not go into them.
 #[test]
 fn round_trip_times_for_hystart_leave_the_timeout_alone() {
     let [without, with, each] = [(false, false), (true, false), (true, true)].map(|settings| {
@@ -274,7 +274,7 @@ fn a_window_that_stays_closed_is_no_reason_to_give_up() {
     assert_eq!(pipe.ends[0].state(), State::Closed);
 }
 
-/// Nor is one that closes over what is under way; it was one reduction, however often that is sent.
+/// Nor is a window that closes over data under way; it was one reduction, however often that data is sent.
 #[test]
 fn a_window_that_is_withdrawn_is_no_reason_to_give_up_while_the_peer_says_so() {
     for recovery in [Recovery::NewReno, Recovery::Sack, Recovery::Rack] {
@@ -299,8 +299,8 @@ fn a_window_that_is_withdrawn_is_no_reason_to_give_up_while_the_peer_says_so() {
     }
 }
 
-/// The peer's window has no room for what limited transmit would release: none of what is under way
-/// is its doing, and half of all of it is left.
+/// The peer's window has no room for what limited transmit would release: no data under way is due
+/// to limited transmit, and half of all of it is left.
 #[test]
 fn limited_transmit_that_sent_nothing_is_not_taken_from_the_flight() {
     let config = Config { recovery: Recovery::NewReno, algorithm: Algorithm::Reno, ..plain() };

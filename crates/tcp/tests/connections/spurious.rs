@@ -61,8 +61,8 @@ fn a_real_loss_is_not_taken_back() {
     }
 }
 
-/// A window of segments leaves at 100 ms and its first segment again at 1,100 ms and 3,100 ms;
-/// each of the three takes so many milliseconds, or is lost.
+/// A window of segments leaves at 100 ms and its first segment again at 1,100 ms and 3,100 ms; each
+/// of the three takes the given milliseconds, or is lost.
 fn two_timeouts(delays: [Option<u64>; 3]) -> Pipe {
     let config = Config { initial_window: 20, delayed_ack: None, ..Config::rfc() };
     let left = Connection::connect(config, 7);
@@ -98,8 +98,8 @@ fn the_answer_to_the_original_takes_both_timeouts_back() {
     assert_eq!(pipe.ends[0].statistics().retransmitted_segments, 2);
 }
 
-/// What a timeout gives back is what it took, and not what an earlier loss had: here it is that of a
-/// segment for which the persist timer had asked.
+/// Undoing a timeout restores what the timeout took, and not what an earlier loss had taken; here
+/// the timeout is that of a segment that the persist timer had sent.
 #[test]
 fn a_timeout_after_a_closed_window_gives_back_its_own_reduction() {
     // After twenty segments the peer has room for 100 bytes, too few to be worth a segment.

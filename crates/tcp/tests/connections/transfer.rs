@@ -16,7 +16,7 @@ fn shape(seed: u64, recovery: Recovery) -> Config {
     config.recovery = recovery;
     config.algorithm =
         [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr][chance.below(3) as usize];
-    // Longer than any back-off, so that nobody is gone before the other knows.
+    // Longer than any back-off, so that neither end is gone before the other has finished.
     config.time_wait = Span::from_secs(600);
     config.undo = chance.one_in(2);
     config.ecn = chance.one_in(2);

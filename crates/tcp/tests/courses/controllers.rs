@@ -1,9 +1,9 @@
-//! Controllers alone, on paths of a few numbers: what they are told is made up, but hangs together.
+//! Controllers alone, on paths of a few parameters: their inputs are synthetic, but consistent.
 //!
 //! A path holds `rate` times the round-trip time without a queue, and then a queue. Each turn some
 //! segments are acknowledged that were sent a round trip ago, at the rate of the path or of the
 //! sender; what goes beyond the queue is lost. Marks, timeouts, needless recoveries and pauses of
-//! the application come by chance.
+//! the application occur at random.
 
 use nilometer_tcp::{Acked, Algorithm, Any, Config, Congestion, Controller, Delivery, Growth};
 use nilometer_tcp::{Lost, Window};
@@ -81,7 +81,7 @@ struct Drive {
     delivered: u64,
     lost: u64,
     in_flight: u64,
-    /// Until so much was delivered a recovery goes on, a round lasts, samples are limited.
+    /// Until this many bytes were delivered, a recovery continues, a round lasts, samples are limited.
     recover: u64,
     round: u64,
     limited: u64,

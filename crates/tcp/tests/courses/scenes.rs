@@ -11,23 +11,24 @@ use crate::pipe::{Chance, Faults, MS, Pipe};
 pub enum Turn {
     /// Microseconds between packets, milliseconds of queue (0: endless) and of one-way delay.
     Path(u64, u64, u64),
-    /// One in so many packets is lost, repeated, held up, marked; 0: none.
+    /// One in this many packets is lost, repeated, held up, marked; 0: none.
     Chances(u64, u64, u64, u64),
-    /// The left end writes so many bytes.
+    /// The left end writes this many bytes.
     Write(u64),
-    /// So often, the left end writes about so many bytes and then waits about so many milliseconds.
+    /// Times, bytes, milliseconds: this often, the left end writes about that much and then waits
+    /// about that long.
     Pieces(u64, u64, u64),
-    /// The right end writes so many bytes.
+    /// The right end writes this many bytes.
     Reply(u64),
-    /// The right end reads so many bytes.
+    /// The right end reads this many bytes.
     Read(u64),
     /// Milliseconds.
     Wait(u64),
     /// From now on, packets of an end (0: left) by their number are dropped.
     Drop(usize, &'static [u64]),
-    /// So many milliseconds during which nothing that an end sends arrives.
+    /// An end (0: left), and milliseconds during which nothing that it sends arrives.
     Silence(usize, u64),
-    /// So many milliseconds for which the path stands still, and then delivers all.
+    /// Milliseconds for which the path stands still, and then delivers all.
     Stall(u64),
     /// An end closes.
     Close(usize),
@@ -229,7 +230,7 @@ fn stacks() -> Vec<(&'static str, Config, Config)> {
     ]
 }
 
-/// A script that goes on.
+/// A script in progress.
 pub struct Run {
     pub pipe: Pipe,
     chance: Chance,
@@ -267,7 +268,7 @@ impl Run {
         self.look();
     }
 
-    /// Adds what was sent and what the ends say of themselves.
+    /// Adds what was sent and the state of the ends.
     fn look(&mut self) {
         for (at, end, segment) in self.pipe.log.drain(..) {
             self.checksum.add(end as u64);

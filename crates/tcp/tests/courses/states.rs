@@ -132,7 +132,7 @@ fn segments(chance: &mut Chance, end: &Connection, last: &Segment) -> Vec<Segmen
     segments
 }
 
-/// Of each state, how many segments left it in which, and how many answers had which flags.
+/// For each state, how many segments led to which state, and how many answers had which flags.
 pub fn rows() -> Vec<String> {
     let mut rows = vec![
         "# Recorded; tests/pipe/record.rs says what to do when it changes. Of each state and \
@@ -162,7 +162,7 @@ pub fn rows() -> Vec<String> {
                     *count += u32::from(flags.first().is_some_and(|flags| flags & bit != 0));
                 }
                 answers[4] += u32::from(flags.is_empty());
-                // Another comes before anybody asks what is to be sent.
+                // Another segment arrives before the answer is polled.
                 let next = all[(at * 7 + 13) % all.len()];
                 answer(&mut end.clone(), now, &[*segment, next], &mut sum);
             }

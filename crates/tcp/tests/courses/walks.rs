@@ -14,7 +14,7 @@ fn one<T: Copy>(chance: &mut Chance, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize]
 }
 
-/// A configuration of which every field is drawn.
+/// A configuration with every field drawn at random.
 fn configuration(chance: &mut Chance) -> Config {
     use {Algorithm as A, Recovery as R};
     Config {
@@ -102,7 +102,7 @@ fn walk(seed: u64) -> Run {
     run
 }
 
-/// What came of the walks, ten a row.
+/// The results of the walks, ten a row.
 pub fn rows() -> Vec<String> {
     let title = "# Recorded; tests/pipe/record.rs says what to do when it changes. Of the left ends \
                  of ten walks: segments sent, again, timeouts, recoveries, undone, marks answered, \

@@ -8,12 +8,12 @@ use super::script::Script;
 /// The parameters of the scripts' host: Linux as the scripts' `defaults.sh` leaves it, changed by
 /// the script's own commands.
 ///
-/// Commands that change nothing a state machine can see are passed over: caches of metrics, how
-/// many segments one `sendmsg` hands to the network card, offloads, memory limits.
+/// Commands that change nothing visible to a state machine are ignored: caches of metrics, how many
+/// segments one `sendmsg` passes to the network card, offloads, memory limits.
 ///
 /// # Errors
 ///
-/// A command that asks for something else.
+/// If a command requests something else.
 pub fn configure(script: &Script) -> Result<Config, String> {
     let mut config = Config::linux();
     config.window_scale = Some(8);

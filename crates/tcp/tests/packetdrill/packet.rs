@@ -9,7 +9,7 @@ use super::lexer::{Cursor, Fault};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     Tcp(Packet),
-    /// ICMP, UDP, or TCP inside something; the first word says what.
+    /// ICMP, UDP, or TCP inside something; the first word names it.
     Foreign(String),
 }
 

@@ -1,12 +1,12 @@
 //! The replay: events in the order of the script, virtual time between them.
 //!
 //! Time moves only here. Between two events the connection's own timers fire at their moments; a
-//! packet that leaves is kept with its time until the script asks for it. A relative time counts
+//! packet that leaves is kept with its time until the script expects it. A relative time counts
 //! from the moment the event before was done, except that arrivals in a row count from one
-//! another's stated times, as in packetdrill. Tolerance is packetdrill's own: 4 ms or what the
-//! script says, or an eighth of the time since the event before if that is more. A packet that
-//! leaves and is never asked for goes unnoticed, but the next one asked for will not be the one
-//! that is seen.
+//! another's stated times, as in packetdrill. Tolerance is packetdrill's own: 4 ms or the script's
+//! setting, or an eighth of the time since the event before if that is more. A packet that leaves
+//! and is never expected goes unnoticed unless another is expected later, which is then compared
+//! with it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -88,7 +88,7 @@ struct Replay<'s> {
     tolerance: i64,
     tick: Option<(u32, u32)>,
     numbers: Numbers,
-    /// What has left and was not asked for yet.
+    /// Packets that have left and were not expected yet.
     left: VecDeque<(i64, Segment, Ecn)>,
     sockets: Sockets,
     /// A call that has not returned: its line, and when it must.
@@ -151,7 +151,7 @@ impl<'s> Replay<'s> {
         Time::from_nanos((EPOCH_NANOS + self.now) as u64)
     }
 
-    /// When the connection next wants to be woken.
+    /// The connection's next deadline.
     fn timeout(&self) -> Option<i64> {
         let time = self.sockets.connection().and_then(Connection::poll_timeout)?;
         // Time is finer than the script's; it may not be woken too early.
@@ -184,7 +184,7 @@ impl<'s> Replay<'s> {
         Ok(())
     }
 
-    /// Takes what wants to leave, and lets a blocked call return if it now can.
+    /// Takes what is ready to leave, and lets a blocked call return if it now can.
     fn settle(&mut self) -> Result<(), Wrong> {
         loop {
             let time = self.time();

@@ -1,4 +1,4 @@
-//! Which scripts ask for something that a TCP without a socket does not have, and for what.
+//! Which scripts need something that a TCP without a socket does not have, and what it is.
 //!
 //! A script is set aside for what it uses, never for how it would end: each rule below looks at the
 //! system calls, options, packets and commands of the script alone. What is left is run, and passes

@@ -30,7 +30,7 @@ pub enum When {
     Absolute(i64, i64),
     /// Since the event before.
     Relative(i64, i64),
-    /// `*`: whenever it comes.
+    /// `*`: at any time.
     Any,
 }
 

@@ -89,7 +89,7 @@ impl Sockets {
         }
     }
 
-    /// Does what `call` asks for, or says that it has to wait; then nothing has changed.
+    /// Performs `call`, or returns that it has to wait; then nothing has changed.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl Sockets {
         }
         if let Some(connection) = self.connection.as_mut() {
             if connection.readable() > 0 {
-                // What the peer sent was not read: it is told so (RFC 2525, 2.17).
+                // Data from the peer was not read, so it gets a reset (RFC 2525, 2.17).
                 connection.abort();
             } else {
                 connection.close();

@@ -1,4 +1,4 @@
-//! Two connections and a network between them that delays, loses, repeats and reorders as told.
+//! Two connections and a network between them that delays, loses, repeats and reorders as configured.
 #![allow(dead_code)] // each test uses its part
 
 pub mod record;
@@ -47,7 +47,7 @@ pub struct Faults {
     pub marking: u64,
     /// Time between two packets that leave in the same direction.
     pub spacing: Span,
-    /// Longest wait for that, beyond which a packet is dropped; zero: as long as it takes.
+    /// Longest wait for the link, beyond which a packet is dropped; zero: as long as it takes.
     pub buffer: Span,
 }
 
@@ -90,7 +90,7 @@ impl Pipe {
         }
     }
 
-    /// Takes everything that both ends want to send now.
+    /// Takes everything that both ends have to send now.
     pub fn flush(&mut self) {
         for end in 0..2 {
             let before = self.sent[end];

@@ -1,10 +1,10 @@
 //! Recorded tables: what they are made of, and how they are compared.
 //!
-//! Such a table says what was, not what is right; that is for the other tests. It stands guard over
-//! the many small decisions in a machine of this size that nobody means to change. Where a row
+//! Such a table records what happened, not what is right; that is for the other tests. It guards
+//! the many small decisions in a state machine of this size against unintended changes. Where a row
 //! differs and the change is meant, record the tables anew,
-//! `UPDATE=1 cargo test --release -p nilometer-tcp`, and read in the difference whether
-//! it is what was meant.
+//! `UPDATE=1 cargo test --release -p nilometer-tcp`, and check in the diff that only the intended
+//! rows changed.
 
 use std::path::Path;
 use std::{env, fs};
@@ -41,7 +41,7 @@ impl Checksum {
         }
     }
 
-    /// Adds what a connection says of itself.
+    /// Adds a connection's state.
     pub fn add_connection(&mut self, end: &Connection) {
         let window = end.window();
         self.add_all(&[end.state() as u64, window.cwnd, window.ssthresh, end.in_flight()]);

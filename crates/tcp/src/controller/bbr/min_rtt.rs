@@ -1,6 +1,6 @@
 //! BBR's least round-trip time, and when to send less in order to see it again.
 //!
-//! Two minima of different age (draft-ietf-ccwg-bbr-06, 5.3.4.3): one over 5 s, whose expiry asks for
+//! Two minima of different age (draft-ietf-ccwg-bbr-06, 5.3.4.3): one over 5 s, whose expiry triggers
 //! ProbeRTT, and one over 10 s, which the model uses; so that a probe always happens before the
 //! estimate may rise.
 

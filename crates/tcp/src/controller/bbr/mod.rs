@@ -13,9 +13,9 @@
 //!
 //! Startup doubles the rate each round until it no longer follows for three rounds, or until 2 % are
 //! lost; Drain takes away the queue that this made. `probe_bw.rs` holds the steady state, `model.rs`
-//! what is believed of the path, `min_rtt.rs` when ProbeRtt is due. What comes out is a pacing rate
-//! and a window; the window, twice the BDP, is there for acknowledgements that come in lumps and
-//! never for filling queues.
+//! the model of the path, `min_rtt.rs` when ProbeRtt is due. The result is a pacing rate and a
+//! window; the window, twice the BDP, allows for acknowledgements that arrive in lumps and is never
+//! meant to fill queues.
 //!
 //! Choices that the draft leaves open: a send quantum is one segment, since nothing is offloaded here; six
 //! lossy acknowledgements (and not sequence ranges) in a round are needed to leave Startup, as in
@@ -101,7 +101,7 @@ impl State {
 enum Recovering {
     No,
     Fast,
-    /// Until so many bytes were delivered: all that was under way when the timer ran out.
+    /// Until this many bytes were delivered: all that was under way when the timer ran out.
     Timeout(u64),
 }
 

@@ -16,7 +16,7 @@ pub(super) const BETA: f64 = 0.7;
 const LOSS_THRESH: f64 = 0.02;
 /// Growth per round below which the pipe is taken to be full (5.3.1.2).
 const FULL_BW_GROWTH: f64 = 1.25;
-/// Rounds without growth until then.
+/// Rounds without growth after which the pipe counts as full.
 const FULL_BW_ROUNDS: u32 = 3;
 /// Half of the rounds that acknowledgement aggregation is remembered (5.5.9: 10).
 const EXTRA_ACKED_HALF: u64 = 5;
@@ -183,7 +183,7 @@ impl Model {
         self.inflight_shortterm = u64::MAX;
     }
 
-    /// Forgets what this round said (5.5.10.3).
+    /// Forgets the signals of this round (5.5.10.3).
     pub(super) fn reset_signals(&mut self) {
         self.is_loss_in_round = false;
         self.bw_latest = 0.0;
@@ -211,7 +211,7 @@ impl Model {
     }
 
     /// The first half of an acknowledgement's work: rounds, rates, losses of the round, aggregation
-    /// and the full pipe. `is_probing` while the sender means to send too fast.
+    /// and the full pipe. `is_probing` while the sender deliberately sends too fast.
     pub(super) fn update(&mut self, sample: &Sample, is_probing: bool, cwnd: u64) {
         let delivery = &sample.delivery;
         self.bw_latest = self.bw_latest.max(sample.rate);

@@ -18,7 +18,7 @@ const RENO_ROUNDS_MAX: u64 = 63;
 /// Least time between two probes, unless Reno's is less.
 const PROBE_WAIT_MIN: Span = Span::from_secs(2);
 
-/// Which part of a probe the acknowledgements that come now tell of.
+/// The part of a probe to which the acknowledgements that arrive now belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
     Init,
@@ -170,7 +170,7 @@ impl Bbr {
         }
     }
 
-    /// Moves the long-term model; true when it decided what comes next (5.3.3.9).
+    /// Moves the long-term model; true when it decided the next phase (5.3.3.9).
     fn adapt_longterm(&mut self, window: &Window, sample: &Sample) -> bool {
         let is_probing_state = self.state.is_probe_bw();
         if self.model.round_start && self.cycle.ack_phase == AckPhase::ProbeStarting {

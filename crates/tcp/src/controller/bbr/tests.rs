@@ -1,8 +1,8 @@
 //! BBR flows over one bottleneck: how much they use, how they share, how long the queue gets.
 //!
-//! The sender here knows nothing of TCP: packets have numbers, each is acknowledged by itself, and one
-//! is lost when a packet three later was acknowledged, or when nothing came for a second. It measures delivery rates as
-//! draft-ietf-ccwg-bbr-06, 4.1.2, says. What is lost is made up for by new data.
+//! The sender here is not TCP: packets have numbers, each is acknowledged by itself, and one is lost when a packet
+//! three later was acknowledged, or when nothing came for a second. It measures delivery rates as
+//! draft-ietf-ccwg-bbr-06, 4.1.2, says. Lost data is not repeated; new data takes its place.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
@@ -154,7 +154,7 @@ struct Bottleneck {
     rate: Rate,
     round_trip: Span,
     buffer: Span,
-    /// Every so many packets one is lost, besides those for which there is no room.
+    /// One in this many packets is lost, besides those for which there is no room.
     loss_every: Option<u64>,
     free_at: Time,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -393,7 +393,7 @@ fn a_timeout_leaves_one_segment_and_undo_gives_the_window_back() {
     assert_eq!(window.cwnd, MSS, "what was given back once is forgotten");
 }
 
-/// 5.5.11.2: what a needless loss ended goes on, unless the round-trip time is being probed.
+/// 5.5.11.2: a phase that a spurious loss ended is resumed, unless the round-trip time is being probed.
 #[test]
 fn a_needless_end_of_a_probe_is_taken_back_but_not_in_probe_rtt() {
     use State::{Down, Drain, ProbeRtt, Refill, Startup, Up};
