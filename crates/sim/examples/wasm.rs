@@ -1,8 +1,8 @@
 //! The simulator where there is no operating system: one function that runs Figure 14's network.
 //!
 //! Built for wasm32 it is a module without imports, which Node.js or any other host can call;
-//! `tests/wasm.rs` does, and compares the digest with that of the native engine. Of memory it only
-//! takes more; a host makes a new instance for each run.
+//! `tests/wasm.rs` does, and compares the digest with that of the native engine. It never frees
+//! memory; a host makes a new instance for each run.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 extern crate alloc;
@@ -17,8 +17,8 @@ use nilometer_sim::endpoint::Endpoint;
 use nilometer_tcp::Config;
 use nilometer_wire::{Span, Time};
 
-/// The digest of every delivery when `flows` flows share the bottleneck for `seconds`. `kind` counts
-/// the disciplines as [`DisciplineKind::ALL`] does; one that there is not gives zero.
+/// The digest of every delivery when `flows` flows share the bottleneck for `seconds`. `kind` is an
+/// index into [`DisciplineKind::ALL`]; the digest is zero if there is none of that number.
 // SAFETY: the name is this module's only export and clashes with nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn digest(kind: u32, flows: u32, seconds: u32, seed: u32) -> u64 {
@@ -41,7 +41,7 @@ mod bare {
 
     const PAGE_BYTES: usize = 65_536;
 
-    /// Hands out memory from the end of what there is.
+    /// Allocates memory from the end of what there is.
     struct Bump {
         next: AtomicUsize,
     }

@@ -1,4 +1,4 @@
-//! A scenario and a seed become a network that stands still, and a list of who is who in it.
+//! Builds a network that is not yet running, and a list of its flows, from a scenario and a seed.
 
 mod models;
 mod routers;
@@ -73,7 +73,7 @@ pub struct Flow {
 pub struct Assembly {
     /// Links, paths and members.
     pub plan: Plan<Member>,
-    /// Who is who.
+    /// The flows and their members.
     pub flows: Vec<Flow>,
     /// The digest of each `[[model]]`'s plan: the same as a live run's with this seed.
     pub plan_digests: Vec<[u8; 32]>,
@@ -185,7 +185,7 @@ struct Making<'a> {
     boxes: Vec<Option<u32>>,
     /// Where routers with descriptions stand.
     routers: Routers,
-    /// Of each flow, the addresses of its ends; empty where no router wants to know.
+    /// The addresses of each flow's ends; empty if no router needs them.
     ends: Vec<[Ipv4Addr; 2]>,
     assembly: &'a mut Assembly,
 }

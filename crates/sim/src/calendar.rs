@@ -47,8 +47,8 @@ const HEADS_LIMIT: usize = (LANES + GROUPS_LIMIT * LANES_OF_A_GROUP).next_power_
 /// Most entries of a lane that a new one overtakes; beyond that it goes into the heap.
 const OVERTAKES_LIMIT: usize = 32;
 
-/// The number of a group of lanes, for landings that come nearly in order. What is in none, because
-/// there is no group of that number, goes into the heap.
+/// The number of a group of lanes, for landings that come nearly in order. Landings of a group that
+/// does not exist go into the heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group(pub u8);
 
@@ -61,7 +61,7 @@ pub enum Event {
     Timer(usize),
 }
 
-/// Order of events in one number: moment, then place, then who holds it.
+/// Order of events in one number: moment, then place, then the holder.
 type Key = u128;
 
 const NOTHING: Key = Key::MAX;
@@ -333,7 +333,7 @@ mod tests {
                     assert_eq!(calendar.get(timer), Time(moment));
                 } else {
                     let place = rng.below(places) as u32;
-                    // What lands tells when, so that mixing two up is seen.
+                    // What lands carries its moment, so that a mix-up is detected.
                     let group = Group(rng.below(3) as u8);
                     calendar.push(group, place as usize, Time(moment), |what| *what = moment);
                     landings.push((moment, place));

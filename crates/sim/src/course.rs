@@ -1,10 +1,10 @@
-//! The course of a delay: what datagrams took, by the interval in which they were sent.
+//! The course of a delay: the delays of datagrams by the interval in which they were sent.
 //!
-//! A mean over a run hides that a call was unbearable for its first five seconds. So the delays are kept, by
-//! interval, and percentiles are taken of each; of several runs they are taken of all delays together. By
-//! when a packet was *sent*, so that the bad seconds are those in which somebody spoke into a full queue,
-//! and not those in which it had emptied. A packet that never arrived has no delay: the number of those
-//! that did stands beside the percentiles.
+//! A mean over a run hides that a call was unbearable for its first five seconds. So the delays are kept,
+//! by interval, and percentiles are taken of each; of several runs they are taken of all delays together.
+//! Intervals are those in which packets were *sent*, so that the bad seconds are those in which the
+//! talker sent into a full queue, and not those in which it had emptied. A packet that never arrived has
+//! no delay: the number of those that arrived stands beside the percentiles.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Nothing yet, in intervals of `every`, more than no time, from the beginning to `duration`.
+    /// An empty course with intervals of `every`, which is not zero, from the beginning to `duration`.
     pub fn new(every: Span, duration: Span) -> Course {
         let count = duration.0.div_ceil(every.0);
         Course { every, delays_ns: vec![Vec::new(); count as usize] }
@@ -40,7 +40,7 @@ impl Course {
         &self.delays_ns
     }
 
-    /// A packet that was sent then took so long.
+    /// Adds the `delay` of a packet that was `sent` at that moment.
     pub(crate) fn record(&mut self, sent: Time, delay: Span) {
         let interval = sent.since(Time::ZERO).0 / self.every.0;
         if let Some(delays) = self.delays_ns.get_mut(interval as usize) {

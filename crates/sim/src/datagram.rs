@@ -29,7 +29,7 @@ pub enum Spacing {
 /// How long a packet is, headers included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sizing {
-    /// Always so many bytes.
+    /// Always this many bytes.
     Constant(u16),
     /// Exponential with this mean in bytes, rounded, at least the headers and at most 65,535.
     Exponential(f64),
@@ -159,7 +159,7 @@ pub struct Sink {
     pub delay_picos: u128,
     /// The longest delay.
     pub delay_most: Span,
-    /// All delays by interval, where the scenario asks for them.
+    /// All delays by interval, if the scenario requests them.
     pub course: Option<Box<Course>>,
 }
 

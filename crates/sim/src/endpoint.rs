@@ -15,7 +15,7 @@ pub const ENDLESS: u64 = u64::MAX / 2;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Endpoint {
-    /// Whether the connection may speak: a client does from its start on, a server at once.
+    /// Whether the connection may send: a client may from its start on, a server at once.
     is_open: bool,
     /// Whether it closes as soon as the connection stands; closing before would end it.
     closes: bool,

@@ -46,7 +46,7 @@ pub struct Faults {
     pub reorder: f64,
     /// For how long a packet is held back.
     pub reorder_by: Span,
-    /// The rate of the link; none for one that takes no time.
+    /// The rate of the link; `None` for one that takes no time.
     pub rate: Option<Rate>,
     /// Bytes that may wait for a link with a rate.
     pub queue_bytes: u64,
@@ -90,21 +90,22 @@ impl JitterLaw {
 pub struct Timetable {
     /// Packets that are lost, by their numbers from 0: from the first to the last of each range.
     pub losses: Vec<[u64; 2]>,
-    /// When the link is cut, and when it is whole again: what comes between is lost.
+    /// When the link is cut, and when it is restored: packets that arrive in between are lost.
     pub cuts: Vec<[Span; 2]>,
-    /// From when on the delay is how long, by rising times; in place of the constant delay from the first of them on.
+    /// Times, rising, and the delay from each on; they replace the constant delay from the first on.
     pub delays: Vec<(Span, Span)>,
 }
 
 impl Timetable {
-    /// Is the packet with this number lost, which comes so long after the traffic began?
+    /// Whether the packet with this number is lost, if it arrives `since` the traffic began.
     pub fn loses(&self, number: u64, since: Option<Span>) -> bool {
         let is_cut = |since: Span| self.cuts.iter().any(|&[from, to]| from <= since && since < to);
         self.losses.iter().any(|[first, last]| (*first..=*last).contains(&number))
             || since.is_some_and(is_cut)
     }
 
-    /// The delay so long after the traffic began; none where it says nothing of it.
+    /// The delay at `since`, counted from the beginning of the traffic; `None` where the timetable
+    /// has no entry.
     pub fn delay(&self, since: Option<Span>) -> Option<Span> {
         let steps = self.delays.partition_point(|&(from, _)| Some(from) <= since);
         steps.checked_sub(1).map(|step| self.delays[step].1)
@@ -131,7 +132,7 @@ pub struct FaultCounts {
     pub discarded: u64,
 }
 
-/// What a box asks of the memory that its frames lie in.
+/// What a box needs from the memory that holds its frames.
 pub trait Frames<F> {
     /// The bytes that a frame takes on a link.
     fn link_bytes(&self, frame: &F) -> u64;
@@ -139,7 +140,7 @@ pub trait Frames<F> {
     /// Another frame with the same bytes, if there is room for one.
     fn copy(&mut self, frame: &F) -> Option<F>;
 
-    /// Flips a bit of a frame, chosen by `draw`; false where it has none, and goes no further.
+    /// Flips a bit of a frame, chosen by `draw`; false if it has none, and is then dropped.
     fn corrupt(&mut self, frame: &F, draw: u64) -> bool;
 
     /// Takes back a frame that goes no further.
@@ -163,8 +164,8 @@ impl<M: Memory> Frames<Place> for M {
         Some(copy)
     }
 
-    /// A bit behind IP's header and the twenty bytes of TCP's, so that it is still known whose packet it was; where
-    /// there is nothing behind them, one of the last byte.
+    /// Flips a bit behind the IP header and the twenty bytes of TCP's, so that the packet's flow can still be
+    /// identified; where there is nothing behind them, one of the last byte.
     fn corrupt(&mut self, frame: &Place, draw: u64) -> bool {
         let bytes = self.frame_mut(*frame);
         let is_six = bytes.get(12..14) == Some(&[0x86, 0xdd]);
@@ -221,9 +222,9 @@ pub enum What {
 pub struct Event {
     /// When.
     pub at: Time,
-    /// The port that the packet came by.
+    /// The port by which the packet arrived.
     pub port: Port,
-    /// Its number among the packets that came by that port, from 0.
+    /// Its number among the packets that arrived by that port, from 0.
     pub number: u64,
     /// The number of its path, from 0.
     pub path: u32,

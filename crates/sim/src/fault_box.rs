@@ -1,4 +1,4 @@
-//! A box with two ports that does to packets what bad networks do: loses, repeats, delays, corrupts.
+//! A box with two ports that treats packets as bad networks do: loses, repeats, delays, corrupts them.
 //!
 //! What comes in at one port goes out at the other, and each direction has faults of its own. Each packet meets
 //! them in this order:
@@ -7,23 +7,22 @@
 //!   loss ── corruption ── duplication ── link of a rate, with a queue ── delay and jitter ── reordering
 //! ```
 //!
-//! *Loss* is at a constant probability, by the two states of Gilbert and Elliott, in turn, of stated packets, or of
-//! all while the link is cut ([`Timetable`]). What *corruption*
-//! does is the memory's business ([`Frames`]): a bit is flipped, or, where frames have no bytes, the packet is
-//! dropped, as a receiver's checksum would, and counted apart. By *duplication* a second copy follows at once.
-//! A *link of a rate* sends one packet after the other, and drops those that find its queue full. The *delay* is
-//! constant or follows a trace; *jitter* is drawn by a law for each packet. Both keep the order: where packets
-//! come closer together than the delay falls, one waits for the one in front, and the mean exceeds the delay. By
-//! *reordering* a packet is held back for a while, so that those behind it overtake. Each fault has a random stream of
-//! its own, named by the seed, the box and the direction, so that switching one on does not change the chances of
-//! another.
+//! *Loss* is at a constant probability, by the two states of Gilbert and Elliott, in turn, of stated packets, or
+//! of all while the link is cut ([`Timetable`]). The memory implements *corruption* ([`Frames`]): a bit is
+//! flipped, or, where frames have no bytes, the packet is dropped, as a receiver's checksum would, and counted
+//! apart. By *duplication* a second copy follows at once. A *link of a rate* sends one packet after the other,
+//! and drops those that find its queue full. The *delay* is constant or follows a trace; *jitter* is drawn by a
+//! law for each packet. Both keep the order: where packets come closer together than the delay falls, one waits
+//! for the one in front, and the mean exceeds the delay. By *reordering* a packet is held back for a while, so
+//! that those behind it overtake. Each fault has a random stream of its own, named by the seed, the box and the
+//! direction, so that switching one on does not change the chances of another.
 //!
-//! A box may have several *paths*, each with a link and faults of its own: whoever hands it a packet says which of
-//! them it takes ([`FaultBox::receive_on`]), by its address pair for instance.
+//! A box may have several *paths*, each with a link and faults of its own: the caller chooses the path of each
+//! packet ([`FaultBox::receive_on`]), by its address pair for instance.
 //!
-//! The box is a [`Node`] over frames of any kind: records of the simulator under the virtual clock, and buffers of
-//! a packet memory under the real one. What it decides, and when, can be kept as [`Event`]s: the ground truth that a
-//! meter is held against.
+//! The box is a [`Node`] over frames of any kind: records of the simulator under the virtual clock, and buffers of a
+//! packet memory under the real one. What it decides, and when, can be kept as [`Event`]s: the ground truth that a
+//! meter is compared with.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -47,7 +46,7 @@ const BACK: u64 = 1 << 63;
 /// The streams of a path are those of a box whose number is higher by this for each path before it.
 const PATH: u64 = 1 << 32;
 
-/// Which packet: the port that it came by, its number there, its path, and how long it was.
+/// Identifies a packet: the port by which it arrived, its number there, its path, and its length.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     port: Port,
@@ -124,7 +123,7 @@ impl Way {
         }
     }
 
-    /// Whether the packet that came last is lost, so long after the traffic began.
+    /// Whether the packet that arrived last is lost, at `since` after the beginning of the traffic.
     fn loses(&mut self, since: Option<Span>) -> bool {
         let faults = self.faults;
         let mut lost = faults.loss > 0.0 && self.loss.unit() < faults.loss;
@@ -140,7 +139,7 @@ impl Way {
         lost || self.timetable.loses(self.came - 1, since)
     }
 
-    /// When a packet of so many bytes is at the far end; none where the link's queue is full.
+    /// When a packet of `bytes` is at the far end; `None` if the link's queue is full.
     fn arrival(&mut self, now: Time, began: Option<Time>, bytes: u64) -> Option<Time> {
         let mut sent = now;
         if let Some(rate) = self.faults.rate {
@@ -177,7 +176,7 @@ impl Way {
     }
 }
 
-/// How long after the traffic began this is; none before, and where that is not known.
+/// The time since the traffic began; `None` before that, or if it is not known.
 fn elapsed(began: Option<Time>, now: Time) -> Option<Span> {
     began.filter(|began| *began <= now).map(|began| now.since(began))
 }
@@ -203,13 +202,14 @@ impl<F: Copy> FaultBox<F> {
         FaultBox::of_ways([faults, faults], seed, index)
     }
 
-    /// A box with faults for what comes by an even port, and others for what comes by an odd one.
+    /// A box with faults for packets that arrive by an even port, and others for those that arrive
+    /// by an odd one.
     pub fn of_ways(faults: [Faults; 2], seed: u64, index: u64) -> FaultBox<F> {
         FaultBox::of_paths([faults.map(|way| (way, Timetable::default()))], seed, index)
     }
 
     /// A box with several paths, each with two directions; those of the first are the ones of a box with one path.
-    /// The traffic begins at [`Time::ZERO`], where nothing else is said.
+    /// The traffic begins at [`Time::ZERO`] by default.
     pub fn of_paths(
         paths: impl IntoIterator<Item = [(Faults, Timetable); 2]>,
         seed: u64,
@@ -230,7 +230,7 @@ impl<F: Copy> FaultBox<F> {
         }
     }
 
-    /// The traffic begins at this moment, or at one that is not known yet: the times of timetables are since then.
+    /// Sets the moment at which the traffic begins, or that it is not known yet: timetables count from it.
     pub fn begins_at(&mut self, began: Option<Time>) {
         self.began = began;
     }
@@ -278,7 +278,7 @@ impl<F: Copy> FaultBox<F> {
         &mut self.paths[name.path as usize][name.port.0 as usize & 1]
     }
 
-    /// A frame goes on, if the link has room for it; `by` later than it would.
+    /// Sends a frame on, if the link has room for it; `by` later than usual.
     fn pass<M: Frames<F>>(
         &mut self,
         now: Time,

@@ -1,12 +1,12 @@
-//! Packets that follow others onto a wire, told in runs.
+//! Packets that follow others onto a wire, stored as runs.
 //!
 //! A host whose window is larger than its line carries keeps the rest before its transmitter: hundreds
 //! of packets, each of which goes into the calendar only when the one before it lands. Kept one by
 //! one they would be written to memory that no cache still holds, and read again when none holds it
 //! any more. But a host sends its data in order: packet after packet has the same header but for the
 //! sequence number, which is higher by the payload's length, and lands the same time after the one
-//! before it. So what is kept is the first of such a *run* and how many come after it. Whatever differs
-//! in anything begins another run.
+//! before it. So what is kept is the first of such a *run* and how many come after it. A packet that
+//! differs in anything begins another run.
 
 use alloc::collections::VecDeque;
 

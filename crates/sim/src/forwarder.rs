@@ -1,4 +1,4 @@
-//! A router of a scenario that has a description of its own: what the engine asks of it, and what it is told.
+//! The interface between the engine and a router of a scenario that has a description of its own.
 //!
 //! A router without a description takes no time, and packets pass it by their paths. One with a description is a
 //! member with a port for each of its links. It looks packets up by the addresses that the scenario gives to hosts
@@ -22,8 +22,8 @@ pub const GROUP_PREFIX_LENGTH: u8 = 16;
 /// Groups of hosts that have networks of their own, at most: 10.1.0.0/16 to 10.255.0.0/16.
 pub const GROUPS_MAX: u32 = 255;
 
-/// The address of host `number` of the group that is declared as number `group`, both from 0: 10.G.x.y, where G is one
-/// more than the group's number. Beyond 65,534 hosts of a group the addresses are given out again.
+/// The address of host `number` of the group that is declared as number `group`, both from 0: 10.G.x.y, where G is
+/// one more than the group's number. Beyond 65,534 hosts of a group the addresses repeat.
 pub fn address(group: u32, number: u32) -> Ipv4Addr {
     let [high, low] = ((number % 65_534 + 1) as u16).to_be_bytes();
     Ipv4Addr::new(10, group as u8 + 1, high, low)
@@ -77,7 +77,7 @@ pub struct RouterAccount {
 
 /// A router as a member of a network.
 pub trait Forwarder: Node<Packet> + fmt::Debug {
-    /// Tells it the addresses of both ends of each flow, by its number: of the one that sends first, and the other.
+    /// Passes it the addresses of both ends of each flow, by its number: first the end that sends first.
     fn meet(&mut self, ends: &[[Ipv4Addr; 2]]);
 
     /// What it has done.

@@ -1,4 +1,4 @@
-//! The hops of packets: a link or a member, and which comes after a link.
+//! The hops of packets: a link or a member, and the hop after each link.
 
 use alloc::boxed::Box;
 
@@ -16,11 +16,11 @@ pub enum Hop {
     Member(u32, u16),
 }
 
-/// What the engine knows of a link besides its state; twelve bytes, for they stand beside it in one
+/// What the engine needs of a link besides its state; twelve bytes, as they stand beside it in one
 /// cache line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkFacts {
-    /// Where all packets go on alike.
+    /// The next hop, if it is the same for all packets.
     pub onward: Option<Hop>,
     /// Whether what leaves the link goes straight into the next one's flight.
     pub is_fused: bool,
@@ -32,10 +32,10 @@ pub(crate) struct LinkFacts {
     pub group: Group,
 }
 
-/// What the engine knows besides of the few links that are not alike to all.
+/// What the engine knows in addition about the few special links.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
-    /// Where packets go on, by route.
+    /// The next hops, by route.
     pub by_route: Box<[Option<Hop>]>,
     /// One more than the timer that makes a fused link decide in time; zero if it decides nothing.
     pub alarm: u32,

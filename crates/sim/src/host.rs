@@ -5,8 +5,8 @@
 //! segment whose checksum is wrong is dropped, as a kernel drops it. So a host stands on a real wire as well as on a
 //! virtual one, and a device between two hosts sees what it would see in a laboratory.
 //!
-//! A client's end begins at its start, a server's with the first segment for it. When TCP has closed, nothing is kept
-//! but a report, and what still comes for it is answered by a reset (RFC 9293, 3.10.7.1).
+//! A client's end begins at its start, a server's with the first segment for it. When TCP has closed, only a report
+//! is kept, and segments that still arrive for it are answered by a reset (RFC 9293, 3.10.7.1).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -36,7 +36,7 @@ pub const LATE: Span = Span::from_nanos(1_000_000);
 pub struct LinkAddresses {
     /// The host's.
     pub own: [u8; 6],
-    /// Its neighbour's, to whom all frames go.
+    /// Its neighbour's, to which all frames go.
     pub peer: [u8; 6],
 }
 
@@ -75,7 +75,7 @@ pub struct EndReport {
 pub struct HostCounts {
     /// Frames that came.
     pub received: u64,
-    /// Of these, those that are no TCP segment for an address of IPv4 or IPv6.
+    /// Of these, those that are not TCP segments over IPv4 or IPv6.
     pub not_tcp: u64,
     /// Those with a checksum that is wrong.
     pub corrupted: u64,
@@ -107,9 +107,9 @@ struct Talk {
     phase: Phase,
     /// It begins by itself, at its start.
     is_client: bool,
-    /// Takes no segment, as nobody is there.
+    /// Ignores every segment, as there is no server.
     is_deaf: bool,
-    /// What the heap of timers has for it; none where it has nothing that counts.
+    /// Its entry in the heap of timers; `None` if there is none that counts.
     armed: Option<Time>,
     is_ready: bool,
     /// It is counted among those that have done all.
@@ -205,7 +205,7 @@ impl Host {
         self.timers.is_empty() && self.ready.is_empty() && self.resets.is_empty()
     }
 
-    /// The end that is there for talk number `index`, which begins with this call if it was to come.
+    /// The live end of talk number `index`; a planned one begins with this call.
     fn alive(&mut self, index: u32, now: Time) -> Option<&mut Scripted> {
         let talk = &mut self.talks[index as usize];
         if let Phase::Planned(planned) = &talk.phase {
@@ -246,7 +246,7 @@ impl Host {
         }
     }
 
-    /// Whose a segment is: the connection's that is there, or the next server's if it is a SYN.
+    /// The talk that a segment belongs to: the live connection, or the next server if it is a SYN.
     fn listener(&mut self, now: Time, ends: &Ends, segment: &Segment) -> Option<u32> {
         let all = self.by_ends.get(&(ends.source, ends.destination))?;
         let talk = |index: &&u32| &self.talks[**index as usize];
@@ -279,7 +279,7 @@ impl Host {
         }
     }
 
-    /// Notes when talk number `index` wants to be told the time next, or that it is over.
+    /// Notes the next deadline of talk number `index`, or that it is over.
     fn rest(&mut self, index: u32, now: Time) {
         let talk = &mut self.talks[index as usize];
         let Phase::Alive(end) = &talk.phase else { return };
@@ -294,7 +294,7 @@ impl Host {
             (talk.phase, talk.armed) = (Phase::Over, None);
             return;
         }
-        // (A moment that moved later is found out when the earlier one comes.)
+        // (A deadline that moved later is noticed when the earlier one passes.)
         if let Some(due) = due
             && talk.armed.is_none_or(|armed| due < armed)
         {
@@ -303,7 +303,7 @@ impl Host {
         }
     }
 
-    /// The next timer has run out: who it was, unless it no longer counts.
+    /// The next timer that has run out: its talk, unless it no longer counts.
     fn run_out(&mut self, now: Time) -> Option<Option<u32>> {
         let &Reverse((due, index)) = self.timers.peek()?;
         if due > now {
@@ -321,7 +321,7 @@ impl Host {
         Some(Some(index))
     }
 
-    /// Puts a segment into a frame. (Of the host it wants a part only: segments are large, and would be copied.)
+    /// Puts a segment into a frame. (It takes only part of the host: segments are large, and would be copied.)
     fn frame<M: Memory>(
         (link, bytes, counts): (&LinkAddresses, &mut Vec<u8>, &mut HostCounts),
         ends: &Ends,
@@ -343,7 +343,7 @@ impl Host {
     }
 }
 
-/// What is to be said of an end that is there.
+/// The report on a live end.
 fn report(end: &Scripted, before: EndReport) -> EndReport {
     let connection = end.connection();
     EndReport {

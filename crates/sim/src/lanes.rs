@@ -1,15 +1,15 @@
 //! Queues side by side, in blocks from a common stock.
 //!
-//! Whatever waits in a queue of some length is written at one end and read at the other much later. A
-//! ring walks round its room meanwhile, and its room is that of the longest queue that there ever was:
-//! what it writes to is in no cache any more. Here a queue is a chain of blocks of sixteen places. The
-//! block that was emptied last is the next to be filled, whoever needs one, so that what is written to
-//! was just read, and so that all queues together take little more room than what is in them.
+//! What waits in a queue of some length is written at one end and read at the other much later. A ring
+//! buffer cycles through all of its room meanwhile, which is that of the longest queue ever seen: the
+//! place it writes to is no longer in any cache. Here a queue is a chain of blocks of sixteen places.
+//! The block that was emptied last is the next to be filled, for any queue, so that what is written
+//! to was just read, and so that all queues together take little more room than what is in them.
 //!
 //! A record of a packet and a few words more is slow to pass by value: it is put together on the
-//! stack, word by word, and at once copied again by loads that are wider than the stores were, which
-//! stalls them. So who enqueues gets the place to fill, and who dequeues sees the record first and
-//! then drops it.
+//! stack, word by word, and at once copied again by loads that are wider than the stores were,
+//! which stalls them. So enqueueing returns the place to fill, and dequeueing shows the record
+//! first and then drops it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -136,7 +136,7 @@ impl<T: Copy + Default> Lanes<T> {
         self.blocks[(place / PLACES) as usize].before * PLACES + PLACES - 1
     }
 
-    /// How many of the last of a queue, one after another and at most `most`, are as `is_such` says.
+    /// How many of the last of a queue, one after another and at most `most`, satisfy `is_such`.
     #[inline]
     pub fn count_last(&self, lane: usize, most: usize, is_such: impl Fn(&T) -> bool) -> usize {
         let queue = self.lanes[lane];
@@ -151,7 +151,7 @@ impl<T: Copy + Default> Lanes<T> {
         count
     }
 
-    /// Makes room before the `behind` last of a queue and gives the place, which holds anything.
+    /// Makes room before the last `behind` of a queue and returns the place, whose content is unspecified.
     #[inline]
     pub fn insert_before_last(&mut self, lane: usize, behind: usize) -> &mut T {
         let behind = behind.min(self.len(lane));

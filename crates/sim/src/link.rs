@@ -16,18 +16,18 @@
 //! to be made only before its consequence, and its consequence is an arrival at the far end, at
 //! least the length of the wire later. So the transmitter *runs in arrears*: whenever the link is
 //! touched (an arrival at the queue, the head of the flight landing, an alarm), it first makes up
-//! for every departure since, each at its own moment and in its order. The discipline is told
-//! exactly the moments that it would have been told, and sees exactly the queue that it would have
+//! for every departure since, each at its own moment and in its order. The discipline is given
+//! exactly the moments that it would have been given, and sees exactly the queue that it would have
 //! seen.
 //!
 //! *Fusion.* Where a FIFO is fed by one link alone, through a router that takes no time, what leaves
 //! the first has its departure from the second decided too, and goes straight into the second's
 //! flight: one event for two hops. The first link has then no flight of its own; it remembers the
-//! departures that lie behind the horizon, so that its counters are right there.
+//! departures that lie behind the horizon, so that its counters are right at that moment.
 //!
 //! At one moment, the end of a transmission comes before arrivals at the queue: a transmitter that
-//! becomes free takes the next packet, then the newcomer joins. It asks also when nothing waits, as
-//! drivers do: CoDel and its like learn from that that the queue has been empty.
+//! becomes free takes the next packet, then the newcomer joins. It also polls an empty queue, as
+//! drivers do: that is how CoDel and its like learn that the queue has been empty.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -80,8 +80,8 @@ struct Overhead {
 
 /// One direction of a wire with its transmitter and its queue.
 ///
-/// What each packet needs stands first, in one cache line, and what a packet needs that has to wait for
-/// another in the next: with hundreds of links the misses are what a packet costs.
+/// The fields that each packet needs stand first, in one cache line, and those needed by a packet that
+/// has to wait for another in the next: with hundreds of links, cache misses are the cost of a packet.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {
@@ -90,7 +90,7 @@ pub struct Link {
     delay: Span,
     /// Of a FIFO: the longest time until the transmitter is free.
     limit: Span,
-    /// The last length asked for and its time on the link: most packets of a link are alike.
+    /// The last length looked up and its time on the link: most packets of a link are alike.
     last_bytes: u16,
     mtu: u16,
     is_fifo: bool,
@@ -112,7 +112,7 @@ pub struct Link {
     /// Packets on the wire or soon to be, that follow others.
     followers: Followers,
     pub(crate) turns: Turns,
-    /// Packets and bytes that departed, but for those that are counted as alike.
+    /// Packets and bytes that departed, except those that are counted as alike.
     out_packets: u64,
     out_bytes: u64,
     rate: Rate,
@@ -187,8 +187,8 @@ impl Link {
         self.is_fifo
     }
 
-    /// A packet of `bytes` joins a FIFO's queue at `now`: when it reaches the far end and whether it
-    /// has to follow another, or why not.
+    /// A packet of `bytes` joins a FIFO's queue at `now`: returns when it reaches the far end and
+    /// whether it has to follow another, or why it is dropped.
     #[inline(always)]
     pub fn admit(&mut self, now: Time, bytes: u16) -> Result<(Time, bool), Reason> {
         if self.last_bytes != bytes {
@@ -209,8 +209,8 @@ impl Link {
         Ok((self.transmit(start), follows))
     }
 
-    /// What random times and tail drop's account have to say of a packet that could begin at `start`:
-    /// when it does begin. Apart, because most links have neither.
+    /// When a packet that could begin at `start` does begin, given the random times and tail drop's
+    /// account. A function of its own, because most links have neither.
     #[inline(never)]
     fn admit_particular(&mut self, now: Time, start: Time, bytes: u16) -> Result<Time, Reason> {
         let mut start = start;
@@ -341,7 +341,7 @@ impl Link {
         self.followers.push(annex, after, arrival, packet);
     }
 
-    /// The member at its end and the port there, if that may be told now of what lands at `arrival`.
+    /// The member at its end and the port there, if what lands at `arrival` may be delivered to it in advance.
     #[inline(always)]
     pub(crate) fn tells(&self, arrival: Time, horizon: Time) -> Option<(u32, Port)> {
         if !self.way.is_eager || self.pending > 0 || arrival > horizon {
@@ -363,8 +363,8 @@ impl Link {
         self.followers.drop_first();
     }
 
-    /// Remembers a departure that is passed to another link's flight, if it is after `horizon`: until
-    /// then nobody asks for the counters. `clock` is the moment until which everything has happened.
+    /// Remembers a departure that is passed to another link's flight, if it is after `horizon`: the
+    /// counters are not read before then. `clock` is the moment until which everything has happened.
     #[inline(always)]
     pub fn remember(&mut self, clock: Time, horizon: Time, arrival: Time, bytes: u16) {
         // It has just departed, so that the transmitter is free when it has left.
@@ -382,7 +382,7 @@ impl Link {
     }
 
     /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO limited in bytes
-    /// knows its bytes alone, the rest of the packet on the link included.
+    /// knows only its bytes, including the rest of the packet on the link.
     pub fn backlog(&self, now: Time) -> Backlog {
         if let Some(virtual_drop) = &self.virtual_drop {
             return virtual_drop.backlog(now);
@@ -404,8 +404,8 @@ impl Link {
     }
 
     /// The counters at `now`, at which everything due has been made up for. Packets that follow
-    /// others or are passed on and have not wholly left the transmitter are not counted; of those in
-    /// the calendar the caller knows ([`Link::is_leaving`]).
+    /// others or are passed on and have not wholly left the transmitter are not counted; the caller
+    /// knows about those in the calendar ([`Link::is_leaving`]).
     pub fn counters(&self, now: Time) -> Counters {
         let (offered_packets, _) = self.offered();
         let (transmitted_packets, transmitted_bytes) = self.departed();

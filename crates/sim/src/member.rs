@@ -17,9 +17,9 @@ use crate::scripted::Scripted;
 pub enum Member {
     /// An end of a TCP flow.
     Endpoint(Endpoint),
-    /// An end of a scripted connection. Apart, as it is longer than the others.
+    /// An end of a scripted connection. Boxed, as it is longer than the others.
     Scripted(Box<Scripted>),
-    /// Sends datagrams. Apart, because its two random streams are long and others' records are not.
+    /// Sends datagrams. Boxed, because its two random streams are long and the other variants are not.
     Source(Box<Source>),
     /// Receives them.
     Sink(Sink),
@@ -29,7 +29,7 @@ pub enum Member {
     Router(Box<dyn Forwarder>),
 }
 
-/// The same call on whatever the member is.
+/// The same call on any kind of member.
 macro_rules! each {
     ($member:expr, $inner:ident => $call:expr) => {
         match $member {
@@ -43,8 +43,8 @@ macro_rules! each {
     };
 }
 
-/// Nearly all members are endpoints. Each call asks for that first, and leaves the others to a function
-/// of their own, or it would be made a jump through a table.
+/// Nearly all members are endpoints. The hot calls test for that first, and leave the others to a
+/// function of their own; otherwise they would be compiled to a jump through a table.
 impl Node<Packet> for Member {
     #[inline(always)]
     fn receive(&mut self, now: Time, port: Port, packet: &Packet, none: &mut ()) {

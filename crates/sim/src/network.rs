@@ -7,13 +7,13 @@
 //! run out, those of links before those of members.
 //!
 //! *In advance.* What happens to a member is decided by what reaches it and by its own timers. Where
-//! one link alone leads to it, packets reach it in the order in which that link took them, so that it
-//! may be told of each as soon as its landing is decided, before the clock is there: first the timers
-//! that run out earlier, each at its moment, then the packet at its own. What it sends goes into a
-//! FIFO that it alone feeds, and from there into the calendar. So a packet and its acknowledgement
-//! through two routers are two events, where an end of each transmission and of each flight would be
-//! twelve. A member is never told of anything after the horizon, which is the end of the run, so that
-//! at the end nobody is ahead.
+//! one link alone leads to it, packets reach it in the order in which that link took them, so that
+//! each may be delivered to it as soon as its landing is decided, before the clock gets there: first
+//! the timers that run out earlier, each at its moment, then the packet at its own. What it sends
+//! goes into a FIFO that it alone feeds, and from there into the calendar. So a packet and its
+//! acknowledgement through two routers are two events, where an end of each transmission and of each
+//! flight would be twelve. Nothing after the horizon, which is the end of the run, is delivered in
+//! advance, so that no member is ahead at the end.
 
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -31,7 +31,7 @@ use crate::tap::Dropping;
 pub use crate::tap::Tap;
 use crate::tournament::NEVER;
 
-/// What came of a run: everything that happened, in one number and in counts.
+/// The record of a run: everything that happened, in one number and in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
     /// A mix of every delivery's moment, route and sequence number, in each member's order.
@@ -58,7 +58,7 @@ fn receiver(path: &[Hop]) -> (u32, u32) {
 #[derive(Debug)]
 pub struct Network<M, T = ()> {
     now: Time,
-    /// Until when members may be told in advance.
+    /// Until when packets may be delivered in advance.
     horizon: Time,
     calendar: Calendar<Parcel>,
     annex: Annex,
@@ -123,9 +123,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.advance(end, end);
     }
 
-    /// As [`Network::run_until`], on the way to `horizon`: members may know already what will reach
-    /// them until then. The queue of the link that is watched is as it is at `end`; others may hold what
-    /// is yet to join them.
+    /// As [`Network::run_until`], on the way to `horizon`: packets may already be delivered to members
+    /// until then. The queue of the link that is watched is as it is at `end`; others may hold what is
+    /// yet to join them.
     pub fn advance(&mut self, end: Time, horizon: Time) {
         self.horizon = horizon;
         let mut packet = Packet::default();
@@ -179,7 +179,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// A fused link has to make up for its departures, or a member is told the time.
+    /// A fused link has to make up for its departures, or a member's timer runs out.
     fn run_out(&mut self, timer: usize, now: Time) {
         let Some(member) = timer.checked_sub(self.alarms.len()) else {
             let link = self.alarms[timer] as usize;
@@ -209,7 +209,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// A member is told of a packet, and what it sends is taken.
+    /// Delivers a packet to a member and takes what it sends.
     #[inline(always)]
     fn deliver(&mut self, member: usize, port: Port, now: Time, packet: &Packet) {
         self.journal.deliveries += 1;
@@ -219,8 +219,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         seat.member.receive(now, port, packet, &mut ());
         let first = seat.link;
         let Some(line) = self.links.get_mut(first as usize) else { return };
-        // Nearly always a host sends into its own line, which is plain: [`Network::pass`] would ask
-        // whether it is fused or eager, and where it leads, in vain.
+        // Nearly always a host sends into its own line, which is plain: [`Network::pass`] would
+        // needlessly check whether it is fused or eager, and where it leads.
         loop {
             let packet = &mut self.outgoing;
             let Some(port) = seat.member.poll_transmit(now, packet, &mut ()) else { break };
@@ -254,7 +254,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.deliver(member, port, now, packet);
     }
 
-    /// Tells a member of a packet that will reach it at `at`, after the timers that run out before.
+    /// Delivers to a member a packet that will reach it at `at`, after the timers that run out before.
     #[inline(always)]
     fn deliver_ahead(&mut self, member: usize, port: Port, at: Time, packet: &Packet) {
         if self.seats[member].due < at {
@@ -263,7 +263,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.deliver(member, port, at, packet);
     }
 
-    /// Tells a member of its timers that run out before `at`.
+    /// Runs a member's timers that run out before `at`.
     #[inline(never)]
     fn catch_up(&mut self, member: usize, at: Time) {
         let mut last = None;
@@ -308,8 +308,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// Notes when a member next wants to be told the time. A deadline that moved later is found out
-    /// when the earlier moment comes.
+    /// Notes a member's next deadline. A deadline that moved later is noticed when the earlier moment comes.
     #[inline]
     fn watch_timer(&mut self, member: usize) {
         let seat = &mut self.seats[member];
@@ -356,7 +355,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                     _ => self.journal.unroutable += 1,
                 }
             } else {
-                // Whoever is told in advance is told by FIFOs.
+                // Only FIFOs deliver in advance.
                 self.fly(link, arrival, &packet, follows);
             }
         }
@@ -394,7 +393,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.tap.dropped(link, now, reason, packet);
     }
 
-    /// `packet` is on its way to the far end, of which nobody is told in advance.
+    /// `packet` is on its way to the far end, and is not delivered in advance.
     #[inline(never)]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
         let (calendar, annex) = (&mut self.calendar, &mut self.annex);
@@ -407,7 +406,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.now
     }
 
-    /// What came of it so far.
+    /// The journal so far.
     pub fn journal(&self) -> Journal {
         let digest = self.seats.iter().fold(0, |digest, seat| seat.mixed_into(digest));
         Journal { digest, ..self.journal }
@@ -434,7 +433,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// The counters of every link, in the order of the plan. What has not wholly left a transmitter
-    /// is not counted as transmitted. To be asked when all has happened until the horizon.
+    /// is not counted as transmitted. To be called when everything up to the horizon has happened.
     pub fn counters(&self) -> Vec<Counters> {
         debug_assert!(self.horizon <= self.now, "links forget what leaves before the horizon");
         let mut counters: Vec<Counters> =
@@ -448,7 +447,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         counters
     }
 
-    /// Ends the network and gives back what watched.
+    /// Ends the network and returns its tap.
     pub fn into_tap(self) -> T {
         self.tap
     }
@@ -485,7 +484,7 @@ fn schedule(
     follows: bool,
 ) {
     link.pending += 1;
-    // What it follows was told of in advance if nothing else is pending, and will not land.
+    // If nothing else is pending, the packet that it follows was delivered in advance, and will not land.
     if follows && link.pending > 1 {
         link.follow(annex, arrival, packet);
     } else {

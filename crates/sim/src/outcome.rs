@@ -1,9 +1,9 @@
-//! What came of a run: goodput of each flow, losses and load of the bottleneck.
+//! The results of a run: goodput of each flow, losses and load of the bottleneck.
 //!
 //! *Goodput* counts whole packets, headers included, whose payload was delivered in order, once, from
-//! the beginning of the run to its end, and is told as a share of the flow's *fair share*: the
-//! bottleneck's rate by the number of flows that pass it. The *standard deviation over fair share* is
-//! taken across the measured flows of one run.
+//! the beginning of the run to its end, and is given as a share of the flow's *fair share*: the
+//! bottleneck's rate divided by the number of flows that pass it. The *standard deviation over fair
+//! share* is taken across the measured flows of one run.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::member::Member;
 use crate::network::{Journal, Network, Tap};
 use crate::stack::packet_bytes;
 
-/// What came of one flow.
+/// The results of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowOutcome {
     /// What made it.
@@ -47,7 +47,7 @@ pub struct FlowOutcome {
     pub datagrams: Option<(u64, u64)>,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// By number.
@@ -60,7 +60,7 @@ pub struct Outcome {
     pub packet_hops: u64,
     /// The bottleneck's counters.
     pub bottleneck: Counters,
-    /// Bits that the bottleneck transmitted by those that it could have.
+    /// Bits that the bottleneck transmitted, divided by those that it could have.
     pub utilisation: f64,
     /// Packets that were longer than the MTU of a link on their path, on all links together.
     pub too_big: u64,
@@ -70,7 +70,7 @@ pub struct Outcome {
     pub is_balanced: bool,
     /// What routers with descriptions did, in the order of the scenario.
     pub routers: Vec<RouterAccount>,
-    /// The delays of datagrams over time, of each table of them by its number; empty unless asked for.
+    /// The delays of datagrams over time, of each table of them by its number; empty unless requested.
     pub courses: Vec<(u32, Course)>,
 }
 
@@ -116,7 +116,7 @@ impl Outcome {
         self.flows.iter().filter_map(|flow| flow.share.map(|share| flow.goodput / share))
     }
 
-    /// Mean goodput over fair share, percent; nothing where no flow is measured.
+    /// Mean goodput over fair share, percent; `None` if no flow is measured.
     pub fn fair_share_percent(&self) -> Option<f64> {
         moments(self.ratios()).map(|(mean, _)| 100.0 * mean)
     }
@@ -126,7 +126,7 @@ impl Outcome {
         moments(self.ratios()).map(|(_, deviation)| deviation)
     }
 
-    /// Packets dropped at the bottleneck by those offered to it.
+    /// Packets dropped at the bottleneck, divided by those offered to it.
     pub fn loss_ratio(&self) -> f64 {
         let dropped = self.bottleneck.drops.total_packets() as f64;
         dropped / (self.bottleneck.offered_packets as f64).max(1.0)

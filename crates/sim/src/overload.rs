@@ -1,7 +1,7 @@
 //! Sources that never pause, in front of a switch, and an account of what its outputs missed.
 //!
 //! Each source is wired to one input and sends packets of one size back to back at the link's rate,
-//! for the output that a [`Load`] aims it at. The load is asked at every broadcast, sees what was
+//! for the output that a [`Load`] aims it at. The load is called at every broadcast, sees what was
 //! announced and nothing else, and may aim each source anew: a packet that is on its way keeps its
 //! output, the next one has the new one. So the switching moments come out of the switch's own
 //! behaviour, sampled once in each update period.
@@ -11,17 +11,17 @@
 //! The equations promise (see [`nilometer_queue::distributed`]) that an output does not idle in a
 //! period at whose start at least what its link sends in the period, `L·D` bytes, waits for it at
 //! the inputs and at the output together. So periods are of three kinds: *promised* ones; those
-//! *before the first* promised one of the output, in which its first packets wait for a broadcast
-//! to tell of them; and *sparse* ones, later, with less than `L·D` announced. Idleness is counted
-//! for each kind, as the bytes that the link would have sent while it stood idle and a packet for
-//! it was inside the switch.
+//! *before the first* promised one of the output, in which its first packets wait for the first
+//! broadcast that includes them; and *sparse* ones, later, with less than `L·D` announced. Idleness
+//! is counted for each kind, as the bytes that the link would have sent while it stood idle and a
+//! packet for it was inside the switch.
 //!
 //! The promise is one of fluids, and packets are indivisible. The first bit of a packet cannot
 //! leave before its last bit has crossed the fabric, which takes `1/S` of the packet's time on the
 //! output's link, and an input cannot spend the last of a grant when that is less than a packet. So
 //! a promised period is a *violation* when its output idled for longer than one largest packet
-//! takes on the output's link. What idleness remains below that is not hidden: it is in the sum,
-//! and the most in one period is told.
+//! takes on the output's link. Idleness below that is not hidden: it is in the sum, and the most in
+//! one period is reported.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ use serde::Serialize;
 
 use crate::switch::{OutputOf, Switch, SwitchPlan};
 
-/// A packet of an overload: it knows its length and where it goes.
+/// A packet of an overload: its length and its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parcel {
     /// Bytes on the link.
@@ -55,10 +55,10 @@ impl Packet for Parcel {
     fn mark(&mut self) {}
 }
 
-/// Who decides where sources send.
+/// Decides where sources send.
 pub trait Load {
-    /// Broadcast number `update` (from zero) has told `announced`. Aims each source, by its input,
-    /// at an output, or silences it. Says whether to go on.
+    /// Broadcast number `update` (from zero) has carried `announced`. Aims each source, by its
+    /// input, at an output, or silences it. Returns whether to continue.
     fn aim(&mut self, update: u64, announced: &[Announcement], aims: &mut [Option<u32>]) -> bool;
 }
 
@@ -81,8 +81,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Counts a period of one output that idled for `bytes`. `before` says that none was promised
-    /// to it yet.
+    /// Counts a period of one output that idled for `bytes`. `before`: no period was promised to it yet.
     pub fn count(&mut self, bytes: f64, promised: bool, before: bool, allowance_bytes: f64) {
         if promised {
             self.promised_periods += 1;
@@ -118,7 +117,7 @@ pub struct Row {
     pub minimum_rate_mbps: Vec<f64>,
 }
 
-/// What came of an overload.
+/// The results of an overload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// One row for each period.
@@ -148,7 +147,7 @@ pub struct Supply {
     pub packet_bytes: u32,
     /// Packets that wait at most at each output.
     pub output_packets: u32,
-    /// The run ends after so many periods, whatever the load says.
+    /// The run ends after this many periods, whatever the load returns.
     pub periods_most: u64,
 }
 
@@ -167,7 +166,7 @@ impl Source {
     }
 }
 
-/// Runs `load` against a switch made by `plan`, from the first broadcast until it says to stop.
+/// Runs `load` against a switch made by `plan`, from the first broadcast until it stops the run.
 pub fn drive(plan: SwitchPlan, supply: Supply, load: &mut impl Load) -> Result<Outcome, DqError> {
     let ports = plan.fabric.ports();
     let outputs =

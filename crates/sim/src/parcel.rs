@@ -1,14 +1,13 @@
 //! A packet laid by until it lands, in half the room.
 //!
-//! Thousands of packets are under way at a time, and whoever passes over all of them again and again
-//! wants them small. Of a packet's 64 bytes half are for selective acknowledgements and for the options
-//! of a SYN, which few packets have. So a *parcel* holds the rest, and where there is more the number
-//! of a place in the *annex*, where that waits alone.
+//! Thousands of packets are under way at a time, and since the engine passes over all of them again
+//! and again, they should be small. Of a packet's 64 bytes half are for selective acknowledgements
+//! and for the options of a SYN, which few packets have. So a *parcel* holds the rest, and, if
+//! there is more, the number of a place in the *annex*, where only that part waits.
 //!
-//! The order of its fields is another one than the packet's, on purpose. A packet has just been put
-//! together in small stores; were neighbours of the one neighbours of the other, the compiler would copy
-//! several at once by loads that are wider than the stores were, and a processor forwards no such
-//! loads.
+//! Its fields are deliberately in another order than the packet's. A packet has just been put
+//! together in small stores; if neighbouring fields were the same in both, the compiler would copy
+//! several at once by loads wider than those stores, which a processor cannot forward.
 
 use alloc::vec::Vec;
 
@@ -39,7 +38,7 @@ pub(crate) struct Parcel {
 const _: () = assert!(size_of::<Parcel>() == 36);
 
 impl Parcel {
-    /// Whether `packet` is what is here but for its sequence number, and that is `number` times the
+    /// Whether `packet` equals this one except that its sequence number is `number` times the
     /// payload's length higher.
     #[inline(always)]
     pub fn is_like(&self, packet: &Packet, number: u32) -> bool {

@@ -22,18 +22,18 @@ pub struct Plan<M> {
     pub paths: Vec<Vec<Hop>>,
     /// The members, and the links at their ports.
     pub members: Vec<(M, Vec<u32>)>,
-    /// The link whose queue is looked at while the network runs, if one is: nothing joins it before its
-    /// time, as it may join others whose fate is known.
+    /// The link whose queue is observed while the network runs, if any: no packet joins it before its
+    /// time, as packets may join other queues where their fate is known.
     pub watched: Option<u32>,
 }
 
 /// Where a link ends.
 #[derive(Clone, Debug, Default)]
 enum End {
-    /// Nobody's path leads over it.
+    /// No path leads over it.
     #[default]
     Unused,
-    /// All packets go on alike.
+    /// All packets continue alike.
     Alike(Hop),
     /// By route.
     ByRoute(Box<[Option<Hop>]>),
@@ -100,7 +100,7 @@ impl<M> Plan<M> {
         ends
     }
 
-    /// Who feeds each link: the one link that does, or none (senders do, or several links).
+    /// The one link that feeds each link, or `None` (senders feed it, or several links).
     fn feeders(&self) -> Vec<Option<u32>> {
         let mut feeders: Vec<Option<Option<u32>>> = vec![None; self.links.len()];
         for path in &self.paths {
@@ -123,7 +123,7 @@ impl<M> Plan<M> {
     }
 
     /// Whether a link may pass what leaves it straight into the next link's flight: when it is
-    /// followed by nothing but FIFOs which nothing else feeds and nobody watches.
+    /// followed only by FIFOs that nothing else feeds and that are not watched.
     fn is_fusible(&self, link: usize, end: &End, feeders: &[Option<u32>]) -> bool {
         let follows = |hop: &Hop| match hop {
             Hop::Link(next) => {
@@ -140,10 +140,10 @@ impl<M> Plan<M> {
         }
     }
 
-    /// Which links end at a member that may be told in advance: FIFOs, because other disciplines
-    /// decide when they are touched, and it is landings that touch them; to a member that nothing else
-    /// reaches, and whose one port leads to a FIFO that nothing else feeds, that nobody watches and that
-    /// ends at another link's queue.
+    /// Which links may deliver in advance to the member at their end: FIFOs, because other disciplines
+    /// decide when they are touched, and landings touch them; to a member that nothing else reaches,
+    /// and whose one port leads to a FIFO that nothing else feeds, that is not watched and that ends
+    /// at another link's queue.
     fn eager(&self, ends: &[End], fused: &[bool]) -> Vec<bool> {
         let mut into = vec![0u32; self.members.len()];
         for end in ends {

@@ -30,7 +30,8 @@ fn split(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then(|| (number, text[end..].trim()))
 }
 
-/// What a letter before `b/s` or `bit` multiplies by. Rates have no thousandths, so that its case is free.
+/// What a letter before `b/s` or `bit` multiplies by. No rate is in thousandths, so that its case
+/// does not matter.
 fn multiple(letters: &str) -> Option<f64> {
     Some(match letters {
         "" => 1.0,
@@ -46,7 +47,7 @@ fn multiple(letters: &str) -> Option<f64> {
 /// `tc` does, as bit (`10mbit`). A capital B would be bytes, and is refused; so is a number alone.
 ///
 /// # Errors
-/// One line that says what a rate looks like.
+/// One line with the format of a rate.
 pub fn rate(text: &str) -> Result<Rate, String> {
     const BITS: [&str; 6] = ["b/s", "bps", "bit/s", "bits/s", "bit", "bits"];
     let (number, unit) = split(text).unwrap_or((f64::NAN, ""));
@@ -67,7 +68,7 @@ pub fn rate(text: &str) -> Result<Rate, String> {
 /// GiB. A number alone is bytes.
 ///
 /// # Errors
-/// One line that says what a size looks like.
+/// One line with the format of a size.
 pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text).unwrap_or((f64::NAN, ""));
     let scale = match unit {
@@ -90,7 +91,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// The time of `5 ms`; the units are s, ms, us (also µs) and ns.
 ///
 /// # Errors
-/// One line that says what a time looks like.
+/// One line with the format of a time.
 pub fn span(text: &str) -> Result<Span, String> {
     let (number, unit) = split(text).unwrap_or((f64::NAN, ""));
     let picos = match unit {
@@ -121,7 +122,7 @@ pub fn seconds(key: &str, value: f64) -> Result<Span, String> {
 /// For `#[serde(deserialize_with)]`: a rate.
 ///
 /// # Errors
-/// As the text is none.
+/// If the text is not a rate.
 pub fn de_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
     rate(&String::deserialize(from)?).map_err(D::Error::custom)
 }
@@ -129,7 +130,7 @@ pub fn de_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
 /// For `#[serde(deserialize_with)]`: a rate that may be absent.
 ///
 /// # Errors
-/// As the text is none.
+/// If the text is not a rate.
 pub fn de_rate_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
     de_rate(from).map(Some)
 }
@@ -137,7 +138,7 @@ pub fn de_rate_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D:
 /// For `#[serde(deserialize_with)]`: a time.
 ///
 /// # Errors
-/// As the text is none.
+/// If the text is not a time.
 pub fn de_span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     span(&String::deserialize(from)?).map_err(D::Error::custom)
 }
@@ -145,7 +146,7 @@ pub fn de_span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
 /// For `#[serde(deserialize_with)]`: a time that may be absent.
 ///
 /// # Errors
-/// As the text is none.
+/// If the text is not a time.
 pub fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     de_span(from).map(Some)
 }
@@ -153,7 +154,7 @@ pub fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D:
 /// For `#[serde(deserialize_with)]`: a number of bytes or a size as [`size`] reads it, that may be absent.
 ///
 /// # Errors
-/// As it is neither, or too large for the field.
+/// If it is neither, or too large for the field.
 pub fn de_size_if<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -224,7 +225,7 @@ pub fn span_text(span: Span) -> String {
 /// For `#[serde(serialize_with)]`: a rate.
 ///
 /// # Errors
-/// As whoever is written to has.
+/// Those of the serializer.
 pub fn ser_rate<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
     rate_text(*rate).serialize(to)
 }
@@ -232,7 +233,7 @@ pub fn ser_rate<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
 /// For `#[serde(serialize_with)]`: a rate that may be absent.
 ///
 /// # Errors
-/// As whoever is written to has.
+/// Those of the serializer.
 pub fn ser_rate_if<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
     rate.map(rate_text).serialize(to)
 }
@@ -240,7 +241,7 @@ pub fn ser_rate_if<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S
 /// For `#[serde(serialize_with)]`: a time.
 ///
 /// # Errors
-/// As whoever is written to has.
+/// Those of the serializer.
 pub fn ser_span<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
     span_text(*span).serialize(to)
 }
@@ -248,7 +249,7 @@ pub fn ser_span<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
 /// For `#[serde(serialize_with)]`: a time that may be absent.
 ///
 /// # Errors
-/// As whoever is written to has.
+/// Those of the serializer.
 pub fn ser_span_if<S: Serializer>(span: &Option<Span>, to: S) -> Result<S::Ok, S::Error> {
     span.map(span_text).serialize(to)
 }

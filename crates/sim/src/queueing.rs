@@ -1,7 +1,7 @@
-//! `queue = { … }` of a scenario: which discipline waits before a link, and what it is told.
+//! `queue = { … }` of a scenario: the discipline before a link, and its settings.
 //!
 //! A sweep over disciplines reads one table at every point, so that a key that does not concern the
-//! point's discipline is not looked at there. What is absent has the default of its discipline.
+//! point's discipline is ignored there. An absent key has its discipline's default.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -139,8 +139,8 @@ impl QueueSpec {
         packets.max(cells).max(of(self.buffer_bytes, 1))
     }
 
-    /// What the discipline that waits at `place` is told: the live router's queues are described by the
-    /// same table.
+    /// The settings of the discipline that waits at `place`: the live router's queues are described by
+    /// the same table.
     ///
     /// # Errors
     /// An unknown discipline, no capacity or several, a parameter out of its range.
@@ -166,7 +166,7 @@ impl QueueSpec {
         Ok(settings)
     }
 
-    /// The table of a discipline that was told this: every key that concerns it, with its value.
+    /// The table of a discipline with these settings: every key that concerns it, with its value.
     pub fn in_force(settings: &Settings) -> QueueSpec {
         let mut spec =
             QueueSpec { discipline: settings.kind.name().to_owned(), ..QueueSpec::default() };
@@ -233,12 +233,12 @@ impl QueueSpec {
         spec
     }
 
-    /// Whether it says how much it holds.
+    /// Whether it gives a capacity.
     pub fn has_size(&self) -> bool {
         self.buffer_packets.is_some() || self.buffer_bytes.is_some() || self.buffer_cells.is_some()
     }
 
-    /// What RED, Blue, CoDel and PIE are told.
+    /// Fills in the settings of RED, Blue, CoDel and PIE.
     fn tell_single(&self, settings: &mut Settings, place: &Place<'_>) -> Result<(), Refusal> {
         let red = &mut settings.red;
         put(&mut red.max_probability, self.max_p);
@@ -264,7 +264,7 @@ impl QueueSpec {
         Ok(())
     }
 
-    /// What DRR, TDRR, QSDRR and FQ-CoDel are told.
+    /// Fills in the settings of DRR, TDRR, QSDRR and FQ-CoDel.
     fn tell_many(&self, settings: &mut Settings, place: &Place<'_>) -> Result<(), Refusal> {
         let hashing = self.hashing.map(|hashing| match hashing {
             Spreading::Direct => Hashing::Direct,

@@ -4,13 +4,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-/// Names that are listed where none is like the one that was said, at most.
+/// The most names to list where none resembles the given one.
 const LISTED_MAX: usize = 12;
 
 /// Why there is no network for a scenario.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// A version that this program does not know.
+    /// A version that this program does not support.
     #[error("version {0} is unknown; this program reads version 1")]
     Version(u32),
     /// Two things of one name.
@@ -55,7 +55,7 @@ impl Refusal {
         Refusal::value(format!("router `{name}`"), what)
     }
 
-    /// `name`, said at `place`, is none of `known`.
+    /// `name`, given at `place`, is none of `known`.
     pub(crate) fn unknown<'a>(
         place: impl Into<String>,
         name: &str,
@@ -66,8 +66,7 @@ impl Refusal {
 }
 
 /// What to write in place of `name`, which is none of `known`, as the end of a sentence: the name that
-/// was probably meant; all that there are, up to a dozen, where none is like it; nothing where there are
-/// none.
+/// was probably meant; if none resembles it, all known names, up to a dozen; nothing if there are none.
 pub fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     if let Some(meant) = meant(name, &known) {
@@ -85,7 +84,7 @@ pub fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The shortest name of which `name` is the beginning, or else the nearest one, if half of its letters
-/// may stay where they are. What is farther was not meant.
+/// may stay where they are. A name that is farther away was not meant.
 fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let whole = known.iter().filter(|known| name.len() > 1 && known.starts_with(name));
     let length = |word: &str| word.chars().count();

@@ -1,9 +1,9 @@
 //! One run of a scenario, a function of the scenario and a seed: set up, driven, read.
 //!
 //! The run stops at random moments to look at the bottleneck's queue: exponentially spaced ones, which
-//! see what a Poisson arrival would see, so that no rhythm of the traffic can hide from them. Whoever
-//! waits for the run is told how far it is at the same moments, and may end it there. Stopping changes
-//! nothing: a network driven in parts does what it does when driven at once.
+//! see what a Poisson arrival would see, so that no rhythm of the traffic can hide from them. At the
+//! same moments the caller gets the run's progress, and may end it there. Stopping changes nothing: a
+//! network driven in parts does what it does when driven at once.
 
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
@@ -19,8 +19,8 @@ const MOMENTS: usize = 1_000;
 /// Looks at single links that all stops of a run may cost: each stop settles every link.
 const LOOKS: usize = 20_000_000;
 
-/// Runs `assembly` to its end. `watch` is told the part of the run that is done, from 0 to 1; when
-/// it answers no, the run ends without an outcome. The tap comes back with what it saw.
+/// Runs `assembly` to its end. `watch` is given the fraction of the run that is done, from 0 to 1;
+/// when it returns false, the run ends without an outcome. The tap is returned with what it saw.
 pub fn run<T: Tap>(
     assembly: Assembly,
     seed: u64,
@@ -44,7 +44,7 @@ pub fn run<T: Tap>(
         network.advance(next, end);
         let backlog = network.links()[bottleneck].backlog(next);
         waiting += match backlog.packets {
-            // A FIFO knows its bytes alone.
+            // A FIFO knows only its bytes.
             0 => backlog.bytes as f64 / 1_500.0,
             packets => packets as f64,
         };

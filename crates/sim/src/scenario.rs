@@ -18,7 +18,7 @@ use crate::stack::{FlowSpec, reno};
 pub const VERSION: u32 = 1;
 /// Bytes that wait at most where a link has no queue of its own: enough to lose nothing.
 pub const FIFO_BYTES: u64 = 15_000_000;
-/// The longest packet where a link says nothing, bytes.
+/// The longest packet of a link without a setting, bytes.
 pub const MTU_BYTES: u32 = 1_500;
 
 /// A scenario at one point of its sweep.
@@ -93,7 +93,7 @@ pub struct Host {
 pub struct Router {
     /// Its name.
     pub name: String,
-    /// A ROUTER.toml beside the scenario's file that says what it is, with its links as ports.
+    /// A ROUTER.toml beside the scenario's file that describes it, with its links as ports.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -134,7 +134,7 @@ pub struct LinkSpec {
     /// Probability that a packet is lost before the queue at `from`.
     #[serde(default)]
     pub loss: f64,
-    /// Every so manieth packet is lost; 0 for none.
+    /// Every nth packet is lost; 0 for none.
     #[serde(default)]
     pub loss_period: u64,
     /// Probability that a packet is damaged, and so dropped.
@@ -212,9 +212,9 @@ pub enum Drawn {
     Exponential,
 }
 
-/// `[[model]]`: the plan of a traffic model, each connection a flow. Of a model with whole sessions both ends play
-/// what they did ([`crate::scripted`]), in segments and with time stamps as the original's; of one with laws
-/// alone the server sends the file at once.
+/// `[[model]]`: the plan of a traffic model, each connection a flow. With a model of whole sessions, both ends
+/// replay the original's actions ([`crate::scripted`]), in its segments and with or without time stamps as it had;
+/// with a model of laws alone, the server sends the file at once.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
@@ -238,8 +238,8 @@ pub struct ModelSpec {
 pub struct Measure {
     /// The link whose flows, drops and load are reported.
     pub bottleneck: String,
-    /// How long the intervals are of which percentiles of the datagrams' delays are told; none where
-    /// absent.
+    /// The length of the intervals for which percentiles of the datagrams' delays are reported; if
+    /// absent, they are not.
     #[serde(default, deserialize_with = "de_span_if")]
     pub delays_every: Option<Span>,
 }

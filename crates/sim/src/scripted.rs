@@ -1,17 +1,17 @@
-//! One end of a scripted connection as a node: TCP, and an application that goes by its script.
+//! One end of a scripted connection as a node: TCP, and an application that follows its script.
 //!
-//! The live engine has the same application over the kernel's TCP (`lab::generate::vectors`); both ask a
-//! [`Speaker`] what comes next. A step is handed to TCP when it is due and is over when TCP has sent the last
-//! of it, so that a slower network delays all that comes after: a closed loop.
+//! The live engine has the same application over the kernel's TCP (`lab::generate::vectors`); both take the
+//! next step from a [`Speaker`]. A step is passed to TCP when it is due and is over when TCP has sent the
+//! last of it, so that a slower network delays all that comes after: a closed loop.
 //!
 //! * A segment of its own is written when the one before it has been sent, so that TCP never joins two. Where
 //!   the congestion window holds one back those behind it wait.
 //! * A bulk with a pace is written segment by segment at that pace, and no faster after a delay. What is sent
 //!   again is not paced.
-//! * What is followed by a close without a pause carries the FIN.
+//! * Data followed by a close without a pause carries the FIN.
 //! * A server that refuses has no connection, and so TCP answers with a reset; one that does not answer takes
-//!   no packet, and its client gives up, without a word, when it has tried for as long as the original's.
-//! * From the end of the plan on neither end begins anything: what is open stays so. TCP goes on.
+//!   no packet, and its client gives up silently when it has tried for as long as the original's.
+//! * From the end of the plan on neither end begins anything: what is open stays so. TCP continues.
 
 use alloc::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct Part {
 enum Stage {
     /// It is a client before its start.
     Early,
-    /// It connects, or waits for who does.
+    /// It connects, or waits for a client to connect.
     Opening,
     /// It follows its script.
     Speaking,
@@ -71,9 +71,9 @@ pub struct Scripted {
     speaker: Speaker,
     stage: Stage,
     handed: Option<Handed>,
-    /// When a paced bulk may go on.
+    /// When a paced bulk may continue.
     paced_until: Time,
-    /// When the application wants to be told the time.
+    /// When the application's next step is due.
     wake: Option<Time>,
     finished: Option<Time>,
     was_established: bool,
@@ -157,7 +157,7 @@ impl Scripted {
         }
     }
 
-    /// A client that nobody answers has tried for long enough.
+    /// A client that got no answer has tried for long enough.
     fn give_up(&mut self, now: Time) {
         self.connection.abort();
         self.stage = Stage::Over;
@@ -223,7 +223,7 @@ impl Scripted {
         }
     }
 
-    /// Whether TCP has sent all that it took; the step is then told of it.
+    /// Whether TCP has sent all that it took; the step is then marked as sent.
     fn settle(&mut self, now_ns: u64) -> bool {
         let Some(handed) = self.handed else { return true };
         if self.connection.unsent() > 0 {
@@ -237,7 +237,7 @@ impl Scripted {
         true
     }
 
-    /// Hands over so many bytes, or the first segment of them if they are paced; and the FIN, if it is due.
+    /// Passes `bytes` to TCP, or the first segment of them if they are paced; and the FIN, if it is due.
     fn write(&mut self, bytes: u64, pace: Option<u64>, now: Time) {
         let mut piece = bytes;
         if let Some(rate) = pace.and_then(|bytes_s| Rate::new(bytes_s.saturating_mul(8))) {
@@ -265,7 +265,7 @@ impl Scripted {
         }
     }
 
-    /// Wants to be told the time then, unless the plan is over by that time.
+    /// Sets the application's timer to `at`, unless the plan is over by then.
     fn wake_at(&mut self, at: Time) {
         self.wake = (at < self.part.end).then_some(at);
     }
@@ -280,7 +280,7 @@ impl Node<Packet> for Scripted {
     fn receive(&mut self, now: Time, _port: Port, packet: &Packet, _: &mut ()) {
         let is_deaf =
             self.part.side == Side::Server && self.part.script.opening == Opening::Unanswered;
-        // Who had more under way hears of no reset before that has gone.
+        // An end with more under way does not process a reset before that has gone.
         let overhears = packet.segment.has(RST) && self.speaker.is_deaf(&self.part.script);
         if !is_deaf && !overhears {
             self.connection.receive(now, &packet.segment, packet.ecn);

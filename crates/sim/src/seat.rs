@@ -1,9 +1,9 @@
-//! A member's place in a network: what the engine knows of it without asking.
+//! A member's place in a network: the state that the engine keeps beside it.
 //!
-//! A member is asked when it wants to be told the time once, after whatever it was told; nothing else
-//! changes its answer. The answer stands here, beside what every delivery needs, so that the next
-//! delivery compares two moments and does not visit the member. What the calendar is set to stands here
-//! too: most deliveries move a deadline later, and then the calendar is left alone.
+//! A member's deadline is polled once after each of its events; nothing else changes it. It is cached
+//! here, beside what every delivery needs, so that the next delivery compares two moments and does
+//! not visit the member. The moment for which the calendar is set is here, too: most deliveries move
+//! a deadline later, and then the calendar is left alone.
 
 use nilometer_wire::{Node, Time};
 
@@ -17,9 +17,9 @@ const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Seat<M> {
-    /// The moment of the last packet that the member was told of.
+    /// The moment of the last packet delivered to the member.
     pub until: Time,
-    /// When the member wants to be told the time, as it said last, or [`NEVER`].
+    /// The member's deadline, as last polled, or [`NEVER`].
     pub due: Time,
     /// What its timer in the calendar is set to, or [`NEVER`]: `due`, or before it.
     pub alarm: Time,
@@ -54,7 +54,7 @@ impl<M> Seat<M> {
 }
 
 impl<M: Node<Packet>> Seat<M> {
-    /// Asks the member when it wants to be told the time.
+    /// Polls the member's deadline.
     #[inline]
     pub fn ask(&mut self) {
         self.due = self.member.poll_timeout().unwrap_or(NEVER);

@@ -5,8 +5,8 @@
 //! holds where the urgencies of every input add up to at most `S`
 //! ([`nilometer_queue::distributed`]). They can add up to the number of outputs: an input that
 //! alone holds packets for `N` empty outputs owes each of them the full rate. So no speed-up below
-//! `N` keeps every promise to every load; the question is which loads get an input there. Two kinds
-//! are tried.
+//! `N` keeps every promise to every load; the question is which loads drive an input that far. Two
+//! kinds are tried.
 //!
 //! The *stress* load is the paper's. A *hostile* load is random and adapts: it lasts for epochs of
 //! 2 to 60 periods, and for each it draws one of three attacks. A *gang*, 2 to `N` inputs, sends
@@ -46,7 +46,7 @@ const DEFERRAL_PERIODS: u32 = 4;
 /// What is to be swept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeedupPlan {
-    /// The stress test; its speed-up is replaced, its links, packets and ports are everyone's.
+    /// The stress test; its speed-up is replaced, its links, packets and ports are used for all loads.
     pub stress: StressPlan,
     /// The speed-ups, each at least one.
     pub speedups: Vec<f64>,

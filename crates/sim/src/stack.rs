@@ -1,9 +1,10 @@
-//! `[[flow]]` of a scenario: a TCP stack by its name, and what the scenario changes of it.
+//! `[[flow]]` of a scenario: a TCP stack by its name, and the scenario's changes to it.
 //!
 //! The six names of algorithms share one profile, ns-2's as the studies of 2001 used it: packets of
 //! 1500 bytes, an initial window of two segments, every segment acknowledged, no options but SACK, a
-//! timeout of at least 200 ms. They differ in nothing but what their names say, so that a sweep over
-//! them compares algorithms. The other three names are whole stacks with all their habits.
+//! timeout of at least 200 ms. They differ only in the algorithm that they are named after, so that
+//! a sweep over them compares algorithms. The other three names are whole stacks with all their
+//! habits.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use crate::quantity::seconds;
 use crate::refusal::Refusal;
 
-/// The names that `tcp = ` knows.
+/// The names that `tcp = ` accepts.
 pub const NAMES: [&str; 9] =
     ["tahoe", "reno", "newreno", "sack", "cubic", "bbr", "fulltcp", "linux", "ns3"];
 /// Bytes of the IPv4 and TCP headers without options.
@@ -41,7 +42,7 @@ pub struct FlowSpec {
     /// When it begins, seconds.
     #[serde(default)]
     pub start_s: f64,
-    /// It begins up to so much later, evenly drawn for each flow.
+    /// It begins up to this much later, drawn uniformly for each flow.
     #[serde(default)]
     pub start_jitter_ms: f64,
     /// Most payload bytes of a segment, before options.
@@ -101,7 +102,7 @@ pub fn packet_bytes(config: &Config) -> (u32, u32) {
     (mss + HEADERS_BYTES, mss.saturating_sub(options).max(1))
 }
 
-/// The least scale at which a window field can say `bytes` (RFC 7323: at most 14).
+/// The least scale at which a window field can express `bytes` (RFC 7323: at most 14).
 fn scale_for(bytes: u32) -> u8 {
     (0..14).find(|shift| bytes >> shift <= 65_535).unwrap_or(14)
 }

@@ -1,7 +1,7 @@
 //! Packet streams as nodes: a source of frames that are alike, and a recorder of what arrives.
 //!
-//! Both are nodes over frames, under either clock. A source sends by its own times whatever becomes of what it sends
-//! (open loop); of a late driver it sends what is due, and the times that were meant stay those of the schedule.
+//! Both are nodes over frames, under either clock. A source sends at its own times whatever happens to its frames
+//! (open loop); if the driver is late, it sends what is due, and the intended times remain those of the schedule.
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,11 @@ const PURPOSE_GAP: u32 = 0x5354_0001;
 /// The times at which a source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// One frame after the other, so far apart.
+    /// One frame after the other, this far apart.
     Constant(Span),
     /// A Poisson process with this mean gap.
     Poisson(Span),
-    /// So many frames at a time, and so long from the beginning of one burst to that of the next.
+    /// Frames per burst, and the time from the beginning of one burst to that of the next.
     Bursts(u32, Span),
 }
 
@@ -62,7 +62,7 @@ impl Stream {
 }
 
 impl<M: Memory> Node<Place, M> for Stream {
-    /// What comes back is given back.
+    /// Frames that arrive are returned to the memory.
     fn receive(&mut self, _: Time, _: Port, frame: &Place, memory: &mut M) {
         memory.give(*frame);
     }

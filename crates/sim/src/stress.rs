@@ -21,10 +21,10 @@
 //!
 //! Under equations 1 to 4 it has `r = S·L/K = 35` Mb/s for each backlog that counts: the old one
 //! falls by 35, the new one rises by `70 - 35`, both meet half way, and the stages last 400, 200,
-//! 100 and 50 periods. The first period of each stage, whose packets wait for a broadcast to tell
-//! of them, raises both backlogs alike and so changes nothing. Equations 5 and 6 give part of each
-//! input's rate to queues in which nothing waits, backlogs fall more slowly, and the later stages
-//! last longer.
+//! 100 and 50 periods. The first period of each stage, whose packets wait for the first broadcast
+//! that includes them, raises both backlogs alike and so changes nothing. Equations 5 and 6 give
+//! part of each input's rate to queues in which nothing waits, backlogs fall more slowly, and the
+//! later stages last longer.
 
 use alloc::vec::Vec;
 
@@ -41,7 +41,7 @@ use crate::switch::SwitchPlan;
 
 /// Packets that wait at most at an input or an output: far more than a test of a second brings.
 const BUFFER_PACKETS: u32 = 10_000_000;
-/// A run that has not drained after so many times `T1` is ended.
+/// A run that has not drained after this many times `T1` is ended.
 const T1_MOST: u64 = 12;
 /// The most periods that stage 1 may last.
 const T1_PERIODS_MAX: u32 = 100_000;

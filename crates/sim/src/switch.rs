@@ -17,7 +17,7 @@
 //! the paper.
 //!
 //! At one moment, transmissions end first, then packets reach outputs, then links into the fabric
-//! fall free, then backlogs are announced, then grants are made, and what arrives from outside
+//! become free, then backlogs are announced, then grants are made, and what arrives from outside
 //! comes last.
 //!
 //! A frame leaves by [`Node::poll_transmit`] when its last bit has left the transmitter: what the
@@ -96,7 +96,7 @@ impl<F, D> Output<F, D> {
     }
 }
 
-/// The switch. `F` is what it forwards, `D` its outputs' discipline, `R` knows the way.
+/// The switch. `F` is what it forwards, `D` its outputs' discipline, `R` finds a frame's output.
 #[derive(Debug)]
 pub struct Switch<F, D, R> {
     plan: SwitchPlan,
@@ -117,8 +117,8 @@ pub struct Switch<F, D, R> {
 }
 
 impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Switch<F, D, R> {
-    /// An empty switch with one discipline in `outputs` for each port. It asks for its first moment
-    /// at time zero, the first broadcast.
+    /// An empty switch with one discipline in `outputs` for each port. Its first deadline is time
+    /// zero, the first broadcast.
     pub fn new(plan: SwitchPlan, outputs: Vec<D>, route: R) -> Result<Self, DqError> {
         let ports = plan.fabric.ports();
         if outputs.len() != ports {

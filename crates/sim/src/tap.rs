@@ -5,10 +5,10 @@ use nilometer_wire::Time;
 
 use crate::packet::Packet;
 
-/// What sees packets pass, for traces and tests. Moments may be told ahead of the clock, but each
-/// link's in their order.
+/// Observes packets, for traces and tests. Events may be reported ahead of the clock, but those of
+/// each link in order.
 pub trait Tap {
-    /// `packet` was handed to `link`'s transmitter and reaches the far end at `arrival`.
+    /// `packet` was given to `link`'s transmitter and reaches the far end at `arrival`.
     fn transmitted(&mut self, link: usize, arrival: Time, packet: &Packet);
     /// `packet` was dropped at `link`.
     fn dropped(&mut self, link: usize, now: Time, reason: Reason, packet: &Packet);

@@ -146,10 +146,10 @@ impl Topology {
         self.by_name.get(name).copied().ok_or_else(|| Refusal::unknown(at, name, known()))
     }
 
-    /// The declared link of this name, said at `at`.
+    /// The declared link of this name, mentioned at `at`.
     ///
     /// # Errors
-    /// There is none.
+    /// If there is none.
     pub fn wire(&self, at: &str, name: &str) -> Result<usize, Refusal> {
         let known = || self.wire_names.keys().map(String::as_str);
         self.wire_names.get(name).copied().ok_or_else(|| Refusal::unknown(at, name, known()))
@@ -201,7 +201,7 @@ impl Topology {
         groups
     }
 
-    /// The sizes of two groups, said at `at`.
+    /// The sizes of two groups, mentioned at `at`.
     ///
     /// # Errors
     /// One is not there, is a router, or they are the same.
@@ -234,7 +234,7 @@ impl Topology {
         Ok(way)
     }
 
-    /// Breadth first: nobody but routers passes anything on.
+    /// Breadth first: only routers forward.
     fn search(&self, from: usize, to: usize) -> Option<Vec<Step>> {
         let mut came: Vec<Option<Step>> = vec![None; self.places.len()];
         let mut next = VecDeque::from([from]);

@@ -1,9 +1,9 @@
 //! Drives nodes over frames by a virtual clock: a handful of nodes, joined by cables.
 //!
 //! The same nodes stand between real ports under the real clock (`lab::device::driver`). Of events at one moment,
-//! frames arrive first, in the order in which they were sent, and then nodes are told the time, by number. What arrives at
-//! a node at the same moment arrives port by port, each with one batch of limited size,
-//! before the node is polled for what it transmits: the turn of the other driver. So a run is a function of its
+//! frames arrive first, in the order in which they were sent, and then timers run out, in the order of the nodes.
+//! What arrives at a node at the same moment arrives port by port, each with one batch of limited size, before
+//! the node is polled for what it transmits, as in a turn of the other driver. So a run is a function of its
 //! nodes and their order.
 //!
 //! A network of thousands of ends and links is [`crate::Network`]'s, which carries records without bytes.
@@ -17,7 +17,7 @@ use nilometer_wire::{Node, Order, Port, Rate, Span, Time, Turns};
 
 use crate::fault::Frames;
 
-/// A node whose timer is due again at once gets the time so much later, as if that were a turn of a loop.
+/// A node whose timer is due again at once is called this much later, as if that were a turn of a loop.
 const TURN: Span = Span::from_nanos(1_000);
 
 /// A node's number and one of its ports.
@@ -28,7 +28,7 @@ pub type Plug = (usize, Port);
 pub struct Cable {
     /// What it joins.
     pub ends: [Plug; 2],
-    /// At this rate, with what Ethernet adds to each frame; none where that takes no time.
+    /// Its rate, at which Ethernet's overhead counts; `None` if transmission takes no time.
     pub rate: Option<Rate>,
     /// How long a bit is under way.
     pub delay: Span,
@@ -36,7 +36,7 @@ pub struct Cable {
 
 /// What sees frames at the ends of cables.
 pub trait Watch<F, M> {
-    /// A frame is handed to the link of this port; it may wait there for others.
+    /// A frame is given to the link of this port; it may wait there for others.
     fn sent(&mut self, at: Time, plug: Plug, frame: &F, memory: &M);
     /// A frame has wholly arrived at this port.
     fn arrived(&mut self, at: Time, plug: Plug, frame: &F, memory: &M);
@@ -91,7 +91,7 @@ pub struct VirtualClock<'a, F, M> {
     now: Time,
     has_begun: bool,
     nodes: Vec<Box<dyn Node<F, M> + 'a>>,
-    /// When each node was told the time last.
+    /// When each node's timer was handled last.
     told: Vec<Option<Time>>,
     lanes: BTreeMap<Plug, Lane>,
     flights: BinaryHeap<Flight<F>>,
@@ -103,7 +103,7 @@ pub struct VirtualClock<'a, F, M> {
 }
 
 impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
-    /// `nodes` joined by `cables`, with which it takes turns so. A frame for a port without a cable is discarded.
+    /// `nodes` joined by `cables`, driven in `turns`. A frame for a port without a cable is discarded.
     pub fn new(
         nodes: Vec<Box<dyn Node<F, M> + 'a>>,
         cables: &[Cable],
@@ -141,7 +141,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
 
     /// Lets everything happen that is due until `end`, that moment included; false when nothing is due later.
     pub fn run_until(&mut self, end: Time, memory: &mut M, watch: &mut impl Watch<F, M>) -> bool {
-        // Every node is asked once at the beginning, as by the other driver's first turn.
+        // Every node is polled once at the beginning, as in the other driver's first turn.
         if !self.has_begun {
             self.has_begun = true;
             (0..self.nodes.len()).for_each(|node| self.transmit(node, memory, watch));
@@ -176,7 +176,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
         }
     }
 
-    /// Whose turn is next, and when.
+    /// The node whose timer is next, and when.
     fn next_timer(&self) -> Option<(Time, usize)> {
         let due =
             self.nodes.iter().zip(&self.told).enumerate().filter_map(|(number, (node, told))| {

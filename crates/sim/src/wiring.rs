@@ -135,7 +135,7 @@ mod tests {
     use alloc::string::{String, ToString};
     use nilometer_wire::Rate;
 
-    /// What is said of a queue on the way back of a link of so many bits per second.
+    /// The refusal of a queue on the way back of a link of `rate` bits per second.
     fn said(rate: u64, queue: QueueSpec) -> Option<String> {
         let rate_back = Rate::new(rate);
         let spec = LinkSpec { rate_back, queue_back: Some(queue), ..link("a", "b", "c") };
@@ -164,7 +164,7 @@ mod tests {
             assert!(refused.contains("11 days"), "{refused}");
             assert_eq!(said(1_000_000, make(most + 1)), None);
         }
-        // These ask again at each departure.
+        // These decide at each departure.
         assert_eq!(said(1_000, queue("codel", Some(u32::MAX), None, None)), None);
     }
 }

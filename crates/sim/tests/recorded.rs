@@ -1,7 +1,7 @@
-//! A recording: runs of scenarios of every kind, what came of their flows, and what is refused.
+//! A recording: runs of scenarios of every kind, the results of their flows, and what is refused.
 //!
-//! Nobody derived these numbers; they are what came of short runs when they were written down,
-//! after each part had been tested by itself. A line that changes on purpose is written anew with
+//! These numbers were not derived; they are the results of short runs when the file was written,
+//! after each part had been tested by itself. A line that changes on purpose is rewritten with
 //! `UPDATE=1 cargo test --release -p nilometer-sim`, and then read: which runs changed, and was
 //! that meant? Whatever changes a TCP stack or a discipline changes these runs as well.
 
@@ -77,8 +77,8 @@ fn outcome(change: Value, models: &[TrafficModel], seed: u64) -> Outcome {
     outcome
 }
 
-/// What came of a run: packets delivered and dropped, timeouts and packets sent again, and digests
-/// of what each flow has, of the bottleneck and of delays.
+/// The results of a run: packets delivered and dropped, timeouts and packets sent again, and
+/// digests of what each flow has, of the bottleneck and of delays.
 fn line(name: &str, outcome: &Outcome, table: &mut String) {
     let (sent, arrived) = (outcome.journal.sent, outcome.journal.deliveries);
     let dropped = outcome.bottleneck.drops.total_packets();
@@ -233,7 +233,7 @@ fn others(table: &mut String) {
     line("a stack that is told", &outcome(told, &[], 9), table);
 }
 
-/// What is wrong with a scenario, and what is said of it.
+/// What is wrong with a scenario, and its message.
 fn refusals(table: &mut String) {
     let flow = |change: Value| {
         let mut flow = json!({"from": "left", "to": "right"});
@@ -403,7 +403,7 @@ fn so_many_delays_may_be_kept() {
     assert_eq!(kept([3, 3], "4 ms"), Ok(()));
 }
 
-/// Whoever watches a run is told how far it is, and may end it.
+/// The watcher of a run gets its progress, and may end it.
 #[test]
 fn a_run_may_be_ended_where_it_stands() {
     let assembly = || {

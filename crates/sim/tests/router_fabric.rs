@@ -24,7 +24,7 @@ impl Packet for Cargo {
     fn mark(&mut self) {}
 }
 
-/// A driver that comes by every `pass`: what arrived since goes in, what may leave goes out.
+/// A driver that runs every `pass`: what arrived since goes in, what may leave goes out.
 struct Driver {
     plan: StressPlan,
     fabric: Fabric<Cargo>,
@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// Until the load says that it is over.
+    /// Runs until the load ends it.
     fn drive(&mut self, load: &mut StressLoad, pass: Span) {
         let mut now = Time::ZERO;
         let mut drops = Vec::new();

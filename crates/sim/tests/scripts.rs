@@ -1,4 +1,4 @@
-//! Simulated hosts play scripts: what packets show of a run is what its plan says.
+//! Simulated hosts play scripts: the packets of a run show what its plan prescribes.
 
 #[path = "scripts/observed.rs"]
 mod observed;
@@ -30,8 +30,7 @@ fn plan(model: &TrafficModel, draw: Draw) -> Plan {
     plan_of_model(model, draw, &mut |planner, slots| planner.arrivals(slots)).expect("a plan")
 }
 
-/// Holds the steps that were seen against a script's: the same, with pauses that are longer by the path's delay at
-/// most.
+/// Compares the observed steps with a script's: the same, with pauses longer by the path's delay at most.
 fn assert_as_scripted(script: &Script, seen: &Connection) {
     assert_eq!(seen.steps.len(), script.steps.len(), "{:#?}\n{script:#?}", seen.steps);
     for (number, (made, asked)) in seen.steps.iter().zip(&script.steps).enumerate() {
@@ -64,7 +63,7 @@ fn assert_as_scripted(script: &Script, seen: &Connection) {
     }
 }
 
-/// SYNs of a client that tries for so long, with a first timeout of a second that doubles.
+/// SYNs of a client that tries for `tried_ns`, with a first timeout of a second that doubles.
 fn syns(tried_ns: u64) -> u32 {
     [0, 1, 3, 7].into_iter().filter(|second| second * 1_000 * MS < tried_ns).count() as u32
 }
@@ -217,7 +216,7 @@ fn what_is_open_at_the_end_of_the_plan_stays_so() {
         act(Client, 200, 15_000, Act::Fin),
         act(Server, 101, 1, Act::Fin),
     ]);
-    // What it answers comes 3 ms too late.
+    // Its answer comes 3 ms too late.
     let hears =
         seen(vec![sends(Client, 0, 199_995, (100, 1, 0)), sends(Server, 100, 0, (9, 1, 0))]);
     let scripts = [waits, hears];
@@ -247,10 +246,10 @@ fn a_client_that_nobody_answers_gives_up_within_the_plan() {
     assert_eq!(gave_up(&[tries(190)], 1.0), [Some(127.0)]);
 }
 
-/// Bytes arrive whatever the path does; only what a reset came after may be lost for good.
+/// Bytes arrive whatever the path does; only those followed by a reset may be lost for good.
 #[test]
 fn scripts_are_played_to_the_end_over_a_bad_path() {
-    // (A SYN that nobody answers may be lost before anybody sees it.)
+    // (An unanswered SYN may be lost before the observer sees it.)
     let mut scripts = random_scripts(7);
     scripts.retain(|script| script.opening != Opening::Unanswered);
     let model = model(&scripts, 0.25);

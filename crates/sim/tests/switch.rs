@@ -305,7 +305,7 @@ fn overload(rng: &mut Rng, (ports, quiet): (u32, u32)) -> Vec<(Time, Parcel)> {
 
 const LOADED: Span = Span::from_nanos(15_000_000);
 
-/// What is promised in `queue::voq`: whatever the others get.
+/// The promise of `queue::voq`: it holds whatever the others get.
 #[test]
 fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
     let (mut sent, mut dropped) = (0, 0);
@@ -356,7 +356,7 @@ fn an_output_that_is_busy_alone_has_its_link() {
         }
         let mut switch = switch(plan, 5_000);
         let left = play(&mut switch, &arrivals, Time::from_nanos(30_000_000));
-        // From the second broadcast on: nothing was told of these packets before.
+        // From the second broadcast on: these packets were not announced before.
         let began = Time::from_nanos(1_000_000);
         let left = left.iter().filter(|(moment, ..)| *moment > began).count();
         let share = left as f64 * f64::from(520 * 8) / (29e-3 * LINK.bits_per_second() as f64);

@@ -1,7 +1,7 @@
-//! The simulator compiled to wasm32 and run under Node.js gives the bits that the native one gives.
+//! The simulator compiled to wasm32 and run under Node.js gives exactly the native results.
 //!
 //! Needs Debian's `rustc-web` with `rust-web-src` (one compiler with the sources of its own `core`),
-//! rustup's `rust-lld`, and Node.js; without them it says what it skipped. It is also the second
+//! rustup's `rust-lld`, and Node.js; without them it reports what it skipped. It is also the second
 //! proof that the pure crates are pure: nothing of an operating system is there to be called.
 
 extern crate alloc;

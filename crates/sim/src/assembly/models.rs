@@ -32,9 +32,9 @@ struct Table {
 }
 
 impl Making<'_> {
-    /// The connections that `model` plans, as many as begin before the run ends. Where it says what both ends
-    /// do they do that. Otherwise the server's host opens each, and sends the file at once; a request that is a
-    /// file goes the other way, as a connection of its own, and segments are the stack's.
+    /// The connections that `model` plans, as many as begin before the run ends. Where it has scripts for both
+    /// ends, they follow them. Otherwise the server's host opens each connection, and sends the file at once; a
+    /// request that is a file goes the other way, as a connection of its own, and segments are the stack's.
     pub(super) fn model(
         &mut self,
         number: usize,

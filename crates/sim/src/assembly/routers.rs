@@ -1,4 +1,4 @@
-//! Routers with descriptions of their own: their places, their ports, and who the packets are from.
+//! Routers with descriptions of their own: their places, their ports, and the addresses of flows.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -82,7 +82,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Notes the addresses of the next flow's ends, where anybody wants to know.
+    /// Notes the addresses of the next flow's ends, if there is a router that needs them.
     pub(super) fn note_ends(&mut self, way: &GroupPath, hosts: [u32; 2]) {
         if !self.routers.placed.is_empty() {
             let [from, to] = way.ends().map(|group| group as u32);
@@ -90,7 +90,7 @@ impl Making<'_> {
         }
     }
 
-    /// Tells the routers who sends to whom.
+    /// Passes the addresses of each flow's ends to the routers.
     pub(super) fn introduce(&mut self) {
         for (member, _) in self.routers.placed.values() {
             if let (Member::Router(router), _) = &mut self.assembly.plan.members[*member as usize] {

@@ -1,4 +1,4 @@
-//! Each fault as often as was said, each from its own stream, and each packet accounted for.
+//! Each fault at its configured rate, each from its own stream, and each packet accounted for.
 
 use super::*;
 use nilometer_wire::Rate;
@@ -74,7 +74,7 @@ fn those_held_back_are_overtaken() {
     assert!(out.into_iter().eq(0..10_000));
 }
 
-/// The rule once more: who is lost by chance, in turn and in bursts, from the same numbers.
+/// The rule once more: which packets are lost by chance, in turn and in bursts, from the same numbers.
 #[test]
 fn losses_are_those_of_the_rule() {
     let channel = GilbertElliott { worsens: 0.2, recovers: 0.4, loss_good: 0.1, loss_bad: 0.8 };
@@ -238,7 +238,7 @@ fn each_direction_has_faults_of_its_own() {
     assert_ne!(both[0], both[1], "each direction has a stream of its own");
 }
 
-/// One packet each millisecond, and when each left; none where it was lost.
+/// One packet each millisecond, and when each left; `None` if it was lost.
 fn by_timetable(timetable: Timetable, faults: Faults, packets: u64) -> Vec<Option<u64>> {
     let plain = (Faults::default(), Timetable::default());
     let mut fault_box: FaultBox = FaultBox::of_paths([[(faults, timetable), plain]], 9, 0);

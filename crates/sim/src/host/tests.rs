@@ -30,7 +30,7 @@ fn send(bytes: u64) -> Act {
     Act::Send { bytes, segments: 1, took_ns: 0 }
 }
 
-/// The client asks for 400 bytes' worth and gets 100,000; both close.
+/// The client sends a request of 400 bytes and gets 100,000; both close.
 fn script(opening: Opening) -> Script {
     Script {
         opening,

@@ -1,4 +1,4 @@
-//! The same overloads poured as a fluid: what packets, pacing and a fabric are compared with.
+//! The same overloads as a fluid model, with which packets, pacing and a fabric are compared.
 //!
 //! No packet, no event, no fabric: one step for each update period. At a broadcast the rates are
 //! computed from the backlogs of the moment. In the period that follows, each input moves at its
@@ -42,7 +42,7 @@ impl Pool {
     }
 }
 
-/// Pours `load` through a switch of `fabric` under `variant` until it says to stop, or for
+/// Pours `load` through a switch of `fabric` under `variant` until it stops the run, or for
 /// `periods_most` periods.
 pub fn pour(
     fabric: SwitchShape,

@@ -1,4 +1,4 @@
-//! A path with an observer in its middle, who follows the connections of a simulated run from their packets.
+//! A path with an observer in its middle, which follows the connections of a simulated run from their packets.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -135,7 +135,7 @@ pub fn observed(
 }
 
 impl Observer {
-    /// The connections that the packets tell of, by the numbers of their flows.
+    /// The connections found in the packets, by the numbers of their flows.
     pub fn connections(&self) -> Vec<Connection> {
         let (mut follower, mut found) = (Follower::new(Limits::default()), Vec::new());
         for (at, packet) in &self.passed {

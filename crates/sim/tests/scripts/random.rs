@@ -14,7 +14,7 @@ const SEGMENT_BYTES: [[u16; 3]; 2] = [[524, 1_100, 1_448], [536, 1_200, 1_460]];
 struct Drawn {
     rng: Rng,
     steps: Vec<Step>,
-    /// Of each side, its stream so far, a FIN included.
+    /// Each side's stream so far, a FIN included.
     sent: [u64; 2],
     /// Of each side, what it has heard at its last step.
     heard: [u64; 2],
@@ -58,7 +58,7 @@ pub fn script(seed: u64, number: u64) -> Script {
 }
 
 impl Drawn {
-    /// Turns that begin with either side; in some of them the other one speaks as well.
+    /// Turns that begin with either side; in some of them the other one sends as well.
     fn turns(&mut self) {
         let first = self.rng.below(2) as usize;
         for turn in first..=first + self.rng.below(7) as usize {
@@ -80,7 +80,8 @@ impl Drawn {
             // It stays open.
             0 => {}
             1 => self.add(by, pause_ns, Act::Reset),
-            // Half of it is closed, and the other half goes on. (A FIN alone parts no units of the other end's.)
+            // Half of it is closed, and the other half continues. (A FIN alone parts no units of
+            // the other end's.)
             2 => {
                 let by = self.steps.last().map_or(by, |step| step.by);
                 self.add(by, pause_ns, Act::Fin);
@@ -125,14 +126,13 @@ impl Drawn {
         Act::Send { bytes, segments: segments as u32, took_ns }
     }
 
-    /// So many bytes in full segments and a rest. A rest behind small segments would be a unit of its own: there is
-    /// none then.
+    /// `bytes` in full segments and a rest. A rest behind small segments would be a unit of its own: there is none
+    /// then.
     fn with_rest(&self, bytes: u64) -> u64 {
         if self.segment_bytes < 1_000 { bytes.next_multiple_of(self.segment_bytes) } else { bytes }
     }
 
-    /// Both sides send a segment, neither of them having heard what the other says. The one that spoke last does
-    /// so again.
+    /// Both sides send a segment before they have received the other's. The side that sent last does so again.
     fn both(&mut self, by: Side) {
         // The quiet after which a unit is another one, and more.
         let quiet_ns = 510 * MS + self.rng.below(150 * MS);
@@ -145,7 +145,7 @@ impl Drawn {
         self.at_once(by, quiet_ns, acts);
     }
 
-    /// `by` acts so long after it has heard the other end, and the other end at about the same time.
+    /// `by` acts `pause_ns` after it has heard the other end, and the other end at about the same time.
     fn at_once(&mut self, by: Side, pause_ns: u64, [act, others]: [Act; 2]) {
         let heard = self.heard[by.other() as usize];
         let off_ns = MS + self.rng.below(DELAY_NS / 2 - 2 * MS);

@@ -1,6 +1,6 @@
 //! The engine against a naive twin: an event for every phase of every packet, in one ordered map.
 //!
-//! The twin knows no arrears, no fusion and no ring: a transmission's end and a packet's landing are
+//! The twin has no arrears, no fusion and no ring: a transmission's end and a packet's landing are
 //! events of their own. Both must deliver the same packets at the same picosecond in the same order.
 
 mod naive;
@@ -111,7 +111,7 @@ impl Case {
             for _ in 0..4 {
                 let megabits = 2 << rng.below(4);
                 let mut spec = fifo(&mut rng, megabits);
-                // A host behind a discipline: nothing may be decided for it in advance.
+                // A host behind a discipline: nothing may be delivered to it in advance.
                 if rng.below(5) == 0 {
                     spec.settings = chosen(&mut rng, spec.rate);
                 } else if rng.below(3) == 0 {
@@ -201,7 +201,7 @@ impl Case {
             let seed = self.seed;
             let mut ahead = network.tap().deliveries.clone();
             let mut deliveries_of_twin = twin.seen.deliveries.clone();
-            // Members may be told in advance, each in its own order.
+            // Packets may be delivered to members in advance, to each in its own order.
             ahead.sort_by_key(|&(now, member, _)| (now, member));
             deliveries_of_twin.sort_by_key(|&(now, member, _)| (now, member));
             let seen = network.tap();
@@ -241,7 +241,7 @@ fn every_delivery_is_the_naive_twins_delivery() {
     assert!(deliveries > 10_000, "{deliveries}");
 }
 
-/// A link's end where a route has no path: what comes there is counted, and nothing is lost.
+/// A link's end where a route has no path: packets that arrive there are counted, and none is lost.
 #[test]
 fn what_has_no_path_is_counted_where_it_lands() {
     for fuses in [false, true] {

@@ -9,7 +9,7 @@ use nilometer_wire::{Node, Port, Rate, Span, Time};
 
 use crate::Seen;
 
-/// A link as both engines are told it.
+/// A link as it is described to both engines.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub rate: Rate,
