@@ -1,20 +1,21 @@
-//! Entries that are left to damaged exits: which of several identical ones another exit must not take.
+//! Entries reserved for damaged exits: which of several identical entries another exit must not take.
 //!
-//! A packet is damaged and leaves, and is then sent again unchanged. What leaves next with its bytes
-//! may have been either, and is the first where that took as long as usual; but then the second would be
-//! left to the damaged exit, which left before that entered: one would be lost and the other
-//! originated. So an exit that nothing matches *claims* a packet, one of those that share all lanes
-//! but one with it and had entered when it left: one with the bytes of that whose delay would be
-//! nearest to the usual one. Another exit that may choose among identical entries leaves
-//! those to claims which no later one can satisfy. Where all are claimed it is a copy of one that
-//! left before, if there is such a one, and meets an entry none the less if there is not.
+//! Suppose a packet is damaged and leaves, and is then sent again unchanged. The next exit with the
+//! original bytes may have been either entry, and by the usual delay it may look like the first.
+//! But then only the second entry would be left for the damaged exit, which left before that
+//! entered: one packet would count as lost and the other as originated. So an unmatched exit
+//! *claims* a packet among those that share all lanes but one with it and had entered when it left:
+//! one with the bytes of the entry whose delay would be nearest to the usual one. Another exit that
+//! may choose among identical entries leaves to claims those entries that no later one can replace.
+//! Where all are claimed, that exit is a copy of one that left before, if there is one; otherwise
+//! it is matched with an entry nevertheless.
 //!
-//! A claim may be mistaken where another packet that differs in that lane alone was the damaged one.
-//! It then exchanges the fates of identical packets at most: only a claim that can hardly be on another
-//! packet makes a copy of an exit, as that would change their sums, or has it meet an entry that
-//! would have stayed far longer or shorter than usual.
+//! A claim may be mistaken where another packet that differs only in that lane was the damaged one.
+//! It then at most exchanges the fates of identical packets: only a claim that is very unlikely to
+//! concern another packet may turn an exit into a copy, which would change their sums, or match it
+//! with an entry that would have stayed far longer or shorter than usual.
 //!
-//! Exits with the same bytes are one claim: all but the first are copies of it.
+//! Exits with the same bytes make one claim: all but the first are copies of it.
 
 use alloc::collections::VecDeque;
 
@@ -30,10 +31,10 @@ use crate::usual::Usual;
 
 /// The most claims of one length that are looked at, newest first.
 const CLAIMS_MAX: usize = 256;
-/// The most entries that one claim is held against, newest first.
+/// The most entries that one claim is compared with, newest first.
 const LOOKS_MAX: usize = 1024;
 
-/// An exit that nothing matches, and that is not judged yet.
+/// An unmatched exit that is not judged yet.
 #[derive(Debug)]
 struct Claim {
     exit: u64,
@@ -43,12 +44,12 @@ struct Claim {
     usual: Option<Usual>,
 }
 
-/// How many of the entries that another exit may be are left to claims.
+/// How many of the entries that another exit may match are left to claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// The first ones, which no other can stand in for.
+    /// The first ones, which no other entry can replace.
     pub first: usize,
-    /// Of these the first ones whose claims can hardly be on packets with other bytes.
+    /// Of these, the first ones whose claims are very unlikely to concern packets with other bytes.
     pub surely: usize,
     /// As many are claimed as there are.
     pub is_all: bool,
@@ -61,7 +62,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Exit number `exit` is matched by nothing.
+    /// Adds the claim of exit number `exit`, which no entry matches.
     pub fn add(&mut self, exit: u64, at: Time, print: &Fingerprint, usual: Option<Usual>) {
         let claims = self.by_bytes.entry(print.bytes).or_default();
         claims.push_back(Claim { exit, at, print: *print, usual });
@@ -78,8 +79,8 @@ impl Claims {
         }
     }
 
-    /// What is left to claims of the packets like `print`, which entered at these times, in order, by
-    /// an exit that left at `at`.
+    /// How many of the packets like `print`, which entered at these times, in order, an exit that
+    /// left at `at` must leave to claims.
     pub fn reserved(
         &self,
         (print, at): (&Fingerprint, Time),
@@ -108,7 +109,7 @@ impl Claims {
         let (mut first, mut surely) = (0, 0);
         let (mut count, mut met, mut certain) = (0, 0, 0);
         for (number, at) in entered.enumerate() {
-            // These left too soon to have been this entry: they have those before it.
+            // These exits left too early to have been this entry: they get entries before it.
             while let Some(right) = claims.next_if(|right| right.until < at) {
                 met = count.min(met + 1);
                 certain = count.min(certain + usize::from(right.is_only));
@@ -119,7 +120,7 @@ impl Claims {
             if count > 0 && certain == count {
                 surely = number;
             }
-            // (One that entered long before is nobody's: it was lost.)
+            // (An entry from long before is not claimed: it was lost.)
             let is_claimed = |right: &Right| right.at.since(at) <= right.longest;
             count += usize::from(met > 0 || claims.peek().is_some_and(is_claimed));
         }
@@ -138,17 +139,17 @@ impl Claims {
 struct Right {
     /// When it left.
     at: Time,
-    /// It may have been those that entered until then, and that took this long at most.
+    /// It may match entries up to this moment that took at most this long.
     until: Time,
     longest: Span,
-    /// It can hardly have been a packet with other bytes.
+    /// It is very unlikely to have been a packet with other bytes.
     is_only: bool,
 }
 
 impl Claim {
-    /// What it may claim of the packets with this digest from an exit that left at `at`: something, if
-    /// of those that it may have been and that no exit has met none with other bytes is far more
-    /// likely. (Of what entered more than a horizon before that exit some may be judged already.)
+    /// Its claim on packets with this digest, against an exit that left at `at`: `None` if, among the
+    /// unmatched entries that it may have been, one with other bytes is far more likely. (Entries from
+    /// more than a horizon before that exit may already be judged.)
     fn on(
         &self,
         (digest, at): (u64, Time),
@@ -158,7 +159,7 @@ impl Claim {
         let until = self.at + config.early_max;
         let newest = entries.find_end(|entry| entry.at <= until);
         let usual = self.usual.unwrap_or(Usual::UNKNOWN);
-        // How far the nearest of these and of others is from the usual delay.
+        // How far the nearest entry with this digest, and the nearest other, is from the usual delay.
         let mut least: [Option<Span>; 2] = [None; 2];
         for number in (entries.front()..newest).rev().take(LOOKS_MAX) {
             let entry = entries.get(number).expect("it is held");
@@ -195,7 +196,7 @@ mod tests {
     const CONFIG: MatcherConfig =
         MatcherConfig { horizon: Span(400 * MS), early_max: Span(2 * MS), pending_max: 9 };
 
-    /// The packet, or another that differs from it in so many lanes.
+    /// The packet, or another that differs from it in this many lanes.
     fn print(other_lanes: usize) -> Fingerprint {
         let digest = other_lanes as u64;
         let mut print = Fingerprint { digest, bytes: 100, flow: 1, lanes: [7; 8] };
@@ -212,8 +213,8 @@ mod tests {
         entries
     }
 
-    /// What of packets that entered at these times is left to exits at those, the usual delay being
-    /// 10 ms, by one that left at 100.
+    /// How many packets that entered at these times are left to claims made at those, by an exit at
+    /// 100; the usual delay is 10 ms.
     fn reserved(claims: &[(u64, u64)], others: &[(u64, Fingerprint)], entered: &[u64]) -> Reserved {
         let usual = Usual { median: Span(10 * MS), spread: Span(MS) };
         let mut all = Claims::default();

@@ -10,9 +10,9 @@ pub struct MatcherConfig {
     pub horizon: Span,
     /// By how much clock noise may make a packet seem to leave before it entered.
     pub early_max: Span,
-    /// The most packets held by direction and side, at least 1. Beyond it the oldest are decided
-    /// before their time, and counted in [`Counts::overflow`](crate::outcome::Counts::overflow). A packet takes about 80 bytes, and
-    /// each distinct content 100 to 200 more.
+    /// The most packets held per direction and side, at least 1. Beyond it the oldest are decided early, and counted
+    /// in [`Counts::overflow`](crate::outcome::Counts::overflow). A packet takes about 80 bytes, and each distinct
+    /// content 100 to 200 more.
     pub pending_max: usize,
 }
 

@@ -1,22 +1,21 @@
-//! Finds the packet that a damaged one once was.
+//! Finds the original of a damaged packet.
 //!
 //! A packet whose content changed on the way leaves two orphans: an entry that no exit matches and
 //! an exit that no entry matches. They are joined when they have the same length and direction, the
 //! entry came first and no longer than the horizon before, and at least half of their lanes (four
 //! of eight) are equal. Of several such entries the one with the most equal lanes is taken (all but
-//! one are as good as all: one damaged word changes one of them), of those the one whose delay is
-//! nearest to the usual one, or the last that entered where nothing is known to be usual.
+//! one count as all, since one damaged word changes one of them), among those the one whose delay
+//! is nearest to the usual one, or the last that entered if the usual delay is not known.
 //!
-//! What this cannot know, said plainly. Which of several look-alikes was hit is a likelihood: pure
-//! ACKs of one flow differ in two to four lanes, so that with many orphans of one flow two damaged
-//! packets may be given one another's times (their number stays right). A changed length makes two
-//! unrelated orphans, one lost and one originated; so does damage to more than four lanes. A
-//! packet that the device made itself and that resembles one it lost (a proxy's own ACK) is taken
-//! for a damaged copy. A further copy of a damaged packet has its bytes, and is a duplicate; one that
-//! was damaged alone, its original having left unharmed, counts as originated. And where a device
-//! copies and damages identical packets, an exit that has met an entry is told as soon as it is
-//! decided, though a damaged one that leaves later may show that it was a copy. And orphans of one
-//! length beyond [`LOOKS_MAX`] are not looked at.
+//! Limits. Which of several look-alikes was damaged is a matter of likelihood: pure ACKs of one
+//! flow differ in two to four lanes, so that with many orphans of one flow two damaged packets may
+//! get each other's times (their number stays right). A changed length makes two unrelated orphans,
+//! one lost and one originated; so does damage to more than four lanes. A packet that the device
+//! made itself and that resembles one it lost (a proxy's own ACK) is taken as a damaged copy. A
+//! further copy of a damaged packet has its bytes, and is a duplicate; a damaged copy of an
+//! original that left unharmed counts as originated. Where a device copies and damages identical
+//! packets, a matched exit is reported as soon as it is decided, though a damaged one that leaves
+//! later may show that it was a copy. Orphans of one length beyond [`LOOKS_MAX`] are not examined.
 
 use alloc::collections::VecDeque;
 
@@ -34,7 +33,7 @@ use crate::usual::Usual;
 /// The most orphans that are compared with one damaged packet, newest first.
 pub const LOOKS_MAX: usize = 1024;
 
-/// A packet that left and that nothing with its bytes had entered as.
+/// A packet that left without an entry with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Damaged<'a> {
     pub print: &'a Fingerprint,
@@ -55,7 +54,7 @@ pub struct Orphans {
 impl Orphans {
     /// Collects the unmatched entries that entered no later than `until`.
     ///
-    /// Each entry is looked at once in its life, however often this is called.
+    /// Each entry is examined only once, however often this is called.
     pub fn sweep(&mut self, entries: &Ring<Entry>, until: Time) {
         self.swept = self.swept.max(entries.front());
         while let Some(entry) = entries.get(self.swept).filter(|entry| entry.at <= until) {
@@ -66,8 +65,8 @@ impl Orphans {
         }
     }
 
-    /// Says what a damaged packet most likely was: a swept entry, which is taken out, or a copy of one
-    /// that was found before.
+    /// Determines what a damaged packet most likely was: a swept entry, which is taken out, or a copy
+    /// of one that was found before.
     pub fn trace(
         &mut self,
         entries: &mut Ring<Entry>,
@@ -86,8 +85,8 @@ impl Orphans {
         (Fate::Corrupted, Some(origin))
     }
 
-    /// Takes out the swept entry that a damaged packet was, of those with the bytes of the one that
-    /// was `found` to have been damaged likewise.
+    /// Takes out the swept entry that a damaged packet was. If one with the same damage was `found`
+    /// before, only entries with the bytes of that one are considered.
     fn take_origin(
         &mut self,
         entries: &Ring<Entry>,
@@ -135,7 +134,7 @@ impl Orphans {
         Some(number)
     }
 
-    /// This entry of this number is no longer held, and nothing that entered before it is.
+    /// This entry of this number is no longer held, nor is any that entered before it.
     pub fn forget(&mut self, number: u64, entry: &Entry) {
         let bytes = entry.print.bytes;
         if let EntryState::Damaged(digest) = entry.state

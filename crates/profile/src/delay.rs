@@ -3,7 +3,7 @@
 //! Every statistic comes from histograms of nanoseconds, so memory does not grow with packets: the
 //! mean is exact, and a quantile is within the histogram's bucket (1/128 of its value). Packets are
 //! booked to the time at which they *entered*, lost ones included, so that a point of the series
-//! says what a packet sent at that moment had to expect. When a run outlasts the series,
+//! shows what a packet sent at that moment had to expect. When a run outlasts the series,
 //! neighbouring intervals are merged and their length doubles, so the series always covers the
 //! whole run.
 
@@ -72,7 +72,7 @@ pub struct DelayPoint {
     pub start: Time,
     /// Packets that entered in it and were lost.
     pub lost: u64,
-    /// Of those that entered in it and were forwarded, the ones that left out of order.
+    /// Packets that entered in it, were forwarded, and left out of order.
     pub reordered: u64,
     /// The delays of those that entered in it and were forwarded; `None` when none was.
     pub delay: Option<DelaySummary>,
@@ -311,8 +311,7 @@ mod tests {
         assert!(delays.by_size(Some(Direction::ServerToClient)).iter().all(|c| c.delay.is_none()));
     }
 
-    /// Packets that were overtaken are counted where those are that were not, and stay so when
-    /// intervals are merged.
+    /// Overtaken packets are counted in the same interval and class as others, also when intervals are merged.
     #[test]
     fn reordered_packets_are_counted_in_each_interval_and_class() {
         let config = DelayConfig { interval: Span::from_secs(1), intervals_max: 4 };

@@ -1,8 +1,9 @@
 //! What a device did wrong and when it began: it stopped forwarding, duplicated, damaged, reordered, or passed in a loop.
 //!
-//! Told from the fates of packets by the time at which they entered, in whatever order fates are decided. Packets are
-//! counted in bins of time; the longest run of bins in which everything that entered was lost is an outage, which
-//! lasts until the end where nothing came after it. Bins are widened by two whenever there are too many.
+//! Derived from the fates of packets by the time at which they entered, whatever the order in which fates are
+//! decided. Packets are counted in bins of time; the longest run of bins in which everything that entered was lost
+//! is an outage, which lasts until the end if no packet passed after it. Bins are doubled in width whenever there
+//! are too many.
 //!
 //! A loop shows in two ways: the same packet leaves again and again, or packets come back to where they came from.
 
@@ -20,7 +21,7 @@ const BINS_MAX: usize = 1 << 14;
 const OUTAGE_PACKETS: u64 = 20;
 /// And fewer bins.
 const OUTAGE_BINS: usize = 3;
-/// So many copies of one packet went round in a loop.
+/// Copies of one packet from which on it went round in a loop.
 const LOOP_COPIES: u32 = 8;
 /// Packets whose copies are counted at once, a power of two.
 const COUNTED: usize = 1_024;
@@ -28,7 +29,7 @@ const COUNTED: usize = 1_024;
 /// What a device did wrong to packets of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFault {
-    /// Which way they went.
+    /// Their direction.
     pub direction: Direction,
     /// What it did.
     pub kind: FaultKind,
@@ -37,7 +38,7 @@ pub struct DeviceFault {
 /// What a device did wrong, with times since the traffic began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// From then on nothing passed, though so many packets entered.
+    /// From then on nothing passed, though packets entered.
     Died {
         /// From when on.
         from: Time,
@@ -183,7 +184,7 @@ impl Seen {
     }
 }
 
-/// What is known of one direction.
+/// The account of one direction.
 #[derive(Clone, Debug, Default)]
 struct Way {
     bins: Vec<Bin>,
@@ -191,7 +192,7 @@ struct Way {
     corrupted: Seen,
     reordered: Seen,
     sent_back: Seen,
-    /// By when a packet entered and its flow: copies of it. One of another packet in its place takes it.
+    /// The copies of a packet, by its entry time and flow. Another packet with the same slot replaces it.
     copies: Vec<(Time, u32, u32)>,
     /// The packet with the most copies.
     looped: Option<(Time, u32)>,

@@ -2,12 +2,12 @@
 //!
 //! A router may rewrite the TTL or hop limit, IPv4's header checksum and the two ECN bits (RFC
 //! 3168: a congested one marks CE). Everything else of the IP packet is its sender's, so the packet
-//! that entered and the one that left are recognised by the rest. Link padding behind the IP packet
-//! is cut off first. A device that rewrites more (NAT, a new DSCP, IPv4 options that record the
-//! route) makes other packets out of those it takes; the matcher then reports them as corrupted.
+//! that entered and the one that left are recognised as the same by the rest. Link padding behind
+//! the IP packet is cut off first. A device that rewrites more (NAT, a new DSCP, IPv4 options that
+//! record the route) changes packets in this sense; the matcher then reports them as corrupted.
 //!
 //! The invariant bytes are dealt out in words of four bytes, round robin, to eight *lanes*, each
-//! hashed on its own; the digest is a hash of the eight. Lanes serve two ends. They are eight
+//! hashed on its own; the digest is a hash of the eight. Lanes serve two purposes. They are eight
 //! independent chains of multiplications, so a core works on all of them at once. And they localise
 //! damage: a packet with a flipped bit still shares seven lanes with its original. Dealing words
 //! rather than cutting eight long pieces spreads the headers over all lanes, so that two packets of
@@ -45,8 +45,9 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of `ip_packet`, which starts at the IP header and may end in link padding.
     ///
-    /// Any bytes have one: what is no IP packet is hashed whole, its flow being its first bytes. A
-    /// snapped packet is hashed as far as it goes, so both sides must snap at the same length.
+    /// Any bytes have one: what is not an IP packet is hashed whole, and its first bytes are its
+    /// flow. A snapped packet is hashed as far as it goes, so both sides must snap at the same
+    /// length.
     pub fn of(ip_packet: &[u8]) -> Fingerprint {
         let shape = Shape::of(ip_packet);
         let packet = &ip_packet[..ip_packet.len().min(shape.bytes as usize)];
@@ -71,7 +72,7 @@ impl Fingerprint {
         (self.bytes as usize).div_ceil(WORD).min(LANES)
     }
 
-    /// How many lanes a packet shares with its damaged self, one word of which was hit: all but one.
+    /// How many lanes a packet shares with its damaged self after damage to one word: all but one.
     pub fn lanes_enough(&self) -> usize {
         self.lanes_used().saturating_sub(1).max(1)
     }
@@ -339,8 +340,8 @@ mod tests {
         assert_eq!(Fingerprint::of(&plain).flow, Fingerprint::of(&extended).flow);
     }
 
-    /// A recording of the hash: whoever changes it on purpose writes these numbers anew. What it is
-    /// good for is held above and by the device that is simulated.
+    /// A recording of the hash: a deliberate change of the hash updates these numbers. Its
+    /// properties are tested above and with the simulated device.
     #[test]
     fn the_hash_is_as_recorded() {
         let mut rng = Rng::new(5, 0, 0);

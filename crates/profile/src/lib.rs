@@ -1,9 +1,9 @@
 //! Black-box trials of a device under test, and what may be concluded from them.
 //!
-//! The first slice is the profiler's ledger: every packet that entered the device under test (DUT)
+//! The first part is the profiler's ledger: every packet that entered the device under test (DUT)
 //! is matched with the packet that left it. A [`Fingerprint`] is what the two have in common, the
-//! [`Matcher`] says the fate of each ([`PacketOutcome`]) and counts them ([`Counts`]), and [`Delays`]
-//! turns the fates into delay and loss, as a summary, over time and by size.
+//! [`Matcher`] determines the fate of each ([`PacketOutcome`]) and counts them ([`Counts`]), and
+//! [`Delays`] turns the fates into delay and loss, as a summary, over time and by size.
 #![no_std]
 
 extern crate alloc;

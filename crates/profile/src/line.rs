@@ -1,4 +1,4 @@
-//! All packets with the same bytes: those that may still leave, and who left last.
+//! All packets with the same bytes: those that may still leave, and the one that left last.
 
 use nilometer_wire::{Span, Time};
 
@@ -6,18 +6,17 @@ use crate::entry::Entry;
 use crate::ring::Ring;
 use crate::usual::Usual;
 
-/// The most entries that one exit is held against, oldest first.
+/// The most entries that one exit is compared with, oldest first.
 pub const LOOKS_MAX: usize = 256;
 
 /// A packet that entered: its number and when.
 pub type Origin = (u64, Time);
 
-/// The packets with one digest. Entries that no exit has met are threaded in the order in which
-/// they entered.
+/// The packets with one digest. Unmatched entries are linked in the order in which they entered.
 #[derive(Debug, Default)]
 pub struct Line {
     ends: Option<(u64, u64)>,
-    /// Entries still held, whether they have met an exit or not.
+    /// Entries still held, matched or not.
     pub held: u32,
     /// The newest entry that has met an exit.
     pub last_met: Option<Origin>,
@@ -41,7 +40,7 @@ impl Line {
         self.ends.map(|(head, _)| head)
     }
 
-    /// Whether there is one such entry and no more.
+    /// Whether there is exactly one such entry.
     pub fn is_single(&self) -> bool {
         self.ends.is_some_and(|(head, tail)| head == tail)
     }
@@ -53,12 +52,12 @@ impl Line {
         self.ends = Some((self.head().unwrap_or(number), number));
     }
 
-    /// Takes the head off, `next` being the one behind it.
+    /// Removes the head; `next` is the one behind it.
     pub fn advance(&mut self, next: Option<u64>) {
         self.ends = self.ends.and_then(|(_, tail)| next.map(|head| (head, tail)));
     }
 
-    /// Takes the entries off that entered before `from`, or that a damaged exit has met.
+    /// Removes entries from the head until one is unmatched and its time satisfies `from`.
     pub fn skip(&mut self, from: impl Fn(Time) -> bool, entries: &Ring<Entry>) {
         while let Some(head) = self.head() {
             let entry = entries.get(head).expect("an entry in line is held");
@@ -69,7 +68,7 @@ impl Line {
         }
     }
 
-    /// When those entered that no exit has met, up to `until`, the oldest first.
+    /// The entry times of unmatched entries up to `until`, the oldest first.
     pub fn waiting(&self, until: Time, entries: &Ring<Entry>) -> impl Iterator<Item = Time> {
         let entry = |number: Option<u64>| number.and_then(|number| entries.get(number));
         core::iter::successors(entry(self.head()), move |before| entry(before.next))
@@ -79,9 +78,9 @@ impl Line {
             .map(|entry| entry.at)
     }
 
-    /// Of the entries that entered no later than `until`, but for the first `reserved`, the one whose
-    /// delay at `at` is nearest to the usual one; the oldest of several, and where nothing is known
-    /// to be usual.
+    /// Of the entries that entered no later than `until`, except the first `reserved`, the one whose
+    /// delay at `at` is nearest to the usual one; the oldest if several are, or if the usual delay is
+    /// not known.
     pub fn nearest(
         &self,
         (at, until): (Time, Time),

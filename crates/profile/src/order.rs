@@ -2,17 +2,18 @@
 //!
 //! RFC 4737, section 3.3 (Type-P-Reordered): a packet is reordered when, on its arrival, a packet
 //! sent later has already arrived. Here a packet's place is its rank among those that entered the
-//! device, and only packets of the same flow are compared: two flows that overtake one another harm
-//! nobody. So after `1 2 4 5 3` one packet, the late `3`, is reordered, not the two that passed it.
+//! device, and only packets of the same flow are compared: two flows that overtake one another do
+//! no harm. So after `1 2 4 5 3` one packet, the late `3`, is reordered, not the two that passed
+//! it.
 //!
-//! The stamps of both sides say who came and left sooner. A capture gives packets in the order in which
-//! they were written into its ring, which is another one where two processors write and one is held up
-//! between the stamp and the ring: of packets whose order in the feed and by their stamps differ, none
-//! is called reordered.
+//! The timestamps of both sides show which packet entered and left sooner. A capture delivers packets
+//! in the order in which they were written into its ring, which may differ where two processors write
+//! and one is held up between the stamp and the ring: of packets whose order in the feed and by their
+//! stamps differ, none counts as reordered.
 //!
 //! A flow is remembered by the newest of its packets that has left. That is needed only while an
 //! older packet of the flow can still leave, so a flow is forgotten together with that packet, and
-//! the table never holds more flows than the matcher holds entries. Flows are told apart by a
+//! the table never holds more flows than the matcher holds entries. Flows are distinguished by a
 //! 32-bit hash; two that share it are compared as if they were one.
 
 use hashbrown::HashMap;
@@ -42,8 +43,8 @@ pub struct FlowOrder {
 }
 
 impl FlowOrder {
-    /// Notes that a packet of `flow` has left, and says whether it was overtaken. `oldest` is
-    /// the oldest entry that is still held, and will one day be told to [`FlowOrder::forget`].
+    /// Notes that a packet of `flow` has left, and returns whether it was overtaken. `oldest` is
+    /// the oldest entry that is still held; [`FlowOrder::forget`] will be called for it later.
     pub fn left(&mut self, flow: u32, passed: Passed, oldest: u64) -> bool {
         if let Some(newest) = self.newest.get_mut(&flow) {
             let is_older = passed.place() < newest.place();
@@ -59,7 +60,7 @@ impl FlowOrder {
         false
     }
 
-    /// Entry `number` of `flow` is no longer held, and nothing that entered before it is.
+    /// Entry `number` of `flow` is no longer held, nor is any that entered before it.
     pub fn forget(&mut self, flow: u32, number: u64) {
         if self.newest.get(&flow).is_some_and(|newest| newest.number == number) {
             self.newest.remove(&flow);

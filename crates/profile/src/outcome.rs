@@ -1,7 +1,7 @@
 //! The fate of each packet at the device under test, and the ledger that must balance.
 //!
 //! `in` entered the device, `out` left it; both are IP packets only. A packet is `lost` because no
-//! packet that left matches it, never because a subtraction says so, and therefore the equation
+//! packet that left matches it, never because of a subtraction, and therefore the equation
 //!
 //! ```text
 //! in + originated + duplicated = out + consumed + lost
@@ -58,7 +58,7 @@ pub enum Fate {
     Duplicated,
 }
 
-/// The fate of one packet, told once.
+/// The fate of one packet, reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketOutcome {
     /// Its way through the device.
@@ -78,11 +78,11 @@ pub struct PacketOutcome {
 }
 
 impl PacketOutcome {
-    /// How long the device held the packet, for a forwarded one; zero when clock noise has it leave
+    /// How long the device held the packet, for a forwarded one; zero when, by clock noise, it left
     /// just before it entered.
     ///
-    /// A corrupted packet has no delay: which packet it was is a likelihood (RFC 7679, section 3.6,
-    /// counts such a packet as lost for the same reason). Neither has a duplicate.
+    /// A corrupted packet has no delay, since its original is known only with some likelihood (RFC
+    /// 7679, section 3.6, counts such a packet as lost for the same reason). Nor has a duplicate.
     pub fn delay(&self) -> Option<Span> {
         match (self.fate, self.entered_at, self.left_at) {
             (Fate::Forwarded, Some(entered_at), Some(left_at)) => Some(left_at.since(entered_at)),
@@ -100,11 +100,11 @@ pub struct Counts {
     pub left: u64,
     /// Packets that entered and left: forwarded or corrupted.
     pub matched: u64,
-    /// Packets that entered and that nothing that left matches.
+    /// Packets that entered and that no exit matches.
     pub lost: u64,
     /// Packets that entered and were addressed to the device.
     pub consumed: u64,
-    /// Packets that left and that nothing that entered matches.
+    /// Packets that left and that no entry matches.
     pub originated: u64,
     /// Packets that left as further copies.
     pub duplicated: u64,
@@ -112,13 +112,13 @@ pub struct Counts {
     pub reordered: u64,
     /// Those of `matched` whose content had changed.
     pub corrupted: u64,
-    /// Those of `matched` whose stamps have them leave just before they entered; their delay is
+    /// Those of `matched` that by their timestamps left just before they entered; their delay is
     /// zero.
     pub early: u64,
-    /// Packets that had to be decided before their time because `pending_max` was reached. More
-    /// than zero makes every other count suspect.
+    /// Packets that had to be decided early because `pending_max` was reached. More than zero makes
+    /// every other count suspect.
     pub overflow: u64,
-    /// Outcomes that are in these counts and were never handed out, because nobody fetched them.
+    /// Outcomes that are in these counts and were never reported, because they were not fetched in time.
     pub unreported: u64,
 }
 

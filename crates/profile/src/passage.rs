@@ -1,24 +1,23 @@
 //! One direction through the device: entries waiting for their exits, exits for their entries.
 //!
 //! Both are held in the order in which they were stamped. Exits are *decided* in that order, each
-//! as soon as everything that can have been it is known, which is `early_max` after it left (noise
-//! between the clocks of the two sides). It meets an entry with the same digest, of the packets that
-//! entered at most `horizon` before and that no exit has met; of several, the one whose delay
-//! is nearest to the usual one ([`UsualDelay`]). So a packet that is sent again unchanged is not
-//! taken for the first, which was lost. Which entries are met is all that this decides: entries
-//! and exits that have met keep their order within a [`Line`], as identical packets that overtake
-//! one another cannot be seen. So an exit is *told* when no older entry of its line may still be
-//! met, at most `horizon` after that entered.
+//! as soon as all its possible entries are known, which is `early_max` after it left (noise between
+//! the clocks of the two sides). It is matched with an entry with the same digest, among the
+//! packets that entered at most `horizon` before and are not matched yet; of several, the one whose
+//! delay is nearest to the usual one ([`UsualDelay`]). So a packet that is sent again unchanged is
+//! not mistaken for the first, which was lost. This only decides which entries are matched: within
+//! a [`Line`], matched entries and exits are paired in order, as identical packets that overtake
+//! one another cannot be seen. So an exit is *reported* when no older entry of its line may still
+//! be matched, at most `horizon` after that entered.
 //!
 //! An exit that finds no entry is a copy of the one that left before it, if that entered at most
-//! `horizon` before; so is one whose own entry would be far less likely ([`Usual::is_unlike`]), or is
-//! claimed by a damaged one. Where there is a choice, those entries are left over that only a damaged
-//! exit can have been ([`Claims`]).
-//! Any other is judged only when every entry that may have been it can be claimed by no exit any
-//! more; what is left over on both sides may be a packet and its damaged self. Entries stay long
-//! enough to outlive every exit that may match them. Exits are judged in the order in which they
-//! left, which makes what is said of reordering independent of the feed; one that waits therefore
-//! holds up those behind it, for the horizon at most.
+//! `horizon` before; so is one whose own entry would be far less likely ([`Usual::is_unlike`]), or
+//! is claimed by a damaged one. Where there is a choice, the entries that only a damaged exit can
+//! match are left to it ([`Claims`]). Any other exit is judged only when no exit can match any of
+//! its possible entries any more; what is left over on both sides may be a packet and its damaged
+//! self. Entries are held long enough to outlive every exit that may match them. Exits are judged
+//! in the order in which they left, which makes the verdict on reordering independent of the feed;
+//! one that waits therefore holds up those behind it, for the horizon at most.
 
 use alloc::collections::VecDeque;
 
@@ -48,14 +47,14 @@ struct Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExitState {
     Undecided,
-    /// Met this entry; of exits of the same digest, `before` met one before it.
+    /// Matched with this entry; `before` is the previous matched exit with the same digest.
     Met {
         origin: Origin,
         before: Option<u64>,
     },
-    /// Left as a copy of the one that met this entry.
+    /// Left as a copy of the exit matched with this entry.
     Copy(Origin),
-    /// Nothing with its digest can have been it.
+    /// No entry with its digest can match it.
     Unmatched(Option<Usual>),
 }
 
@@ -130,11 +129,11 @@ impl Passage {
         self.exits.push(Exit { at, print: *print, state: ExitState::Undecided });
     }
 
-    /// Hands out what is decided at `now`, or everything when `now` is `None`.
+    /// Reports what is decided at `now`, or everything when `now` is `None`.
     pub fn expire(&mut self, now: Option<Time>, out: &mut impl FnMut(PacketOutcome)) {
         self.ready.drain(..).for_each(&mut *out);
         let MatcherConfig { horizon, early_max, .. } = self.config;
-        // From when on no exit can meet what entered, and what left can meet nothing.
+        // Ages from which on an entry can no longer be matched, and an exit can no longer match.
         let (claimable, patience) = (horizon + early_max, horizon + early_max * 2);
         let due = |at: Time, wait: Span| now.is_none_or(|now| at + wait < now);
         self.undecided = self.undecided.max(self.exits.front());
@@ -180,7 +179,7 @@ impl Passage {
         };
         line.skip(|entered| at.since(entered) <= horizon, &self.entries);
         let last = line.last_met.filter(|(_, entered)| at.since(*entered) <= horizon);
-        // (Almost always there is no choice, and the usual delay need not be known.)
+        // (There is almost never a choice, and then the usual delay is not needed.)
         let has_choice = last.is_some() || !line.is_single();
         let choice = Choice {
             line,
@@ -235,7 +234,7 @@ impl Passage {
         }
     }
 
-    /// Takes the oldest exit out and says what it was.
+    /// Takes the oldest exit out and returns its outcome.
     fn judge_exit(&mut self) -> Option<PacketOutcome> {
         let (number, exit) = self.exits.pop()?;
         self.claims.forget(number, exit.print.bytes);
@@ -258,7 +257,7 @@ impl Passage {
         Some(outcome)
     }
 
-    /// Where an exit came from: the entry it was, or a copy of, by number and time.
+    /// The origin of an exit: the entry that it was, or was a copy of, by number and time.
     fn trace(&mut self, exit: &Exit) -> (Fate, Option<Origin>) {
         let MatcherConfig { horizon, early_max, .. } = self.config;
         let usual = match exit.state {
@@ -272,7 +271,7 @@ impl Passage {
         self.orphans.trace(&mut self.entries, &damaged, horizon)
     }
 
-    /// Takes the oldest entry out, and says its fate if that was still open.
+    /// Takes the oldest entry out, and returns its fate if that was still open.
     fn release_entry(&mut self) -> Option<PacketOutcome> {
         let (number, entry) = self.entries.pop()?;
         self.order.forget(entry.print.flow, number);
@@ -315,10 +314,10 @@ impl Passage {
     }
 }
 
-/// Which of the entries with its bytes an exit meets.
+/// The choice of an exit's match among the entries with its bytes.
 struct Choice<'a> {
     line: &'a Line,
-    /// The newest of them that was met before.
+    /// The newest of them that is already matched.
     last: Option<Origin>,
     usual: Option<Usual>,
     /// None where there is no choice.
@@ -327,8 +326,8 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The one whose delay is nearest to the usual one, of those that are not left to claims; none
-    /// where a copy is likelier.
+    /// The entry whose delay is nearest to the usual one, among those not left to claims; `None` if
+    /// a copy is likelier.
     fn of(&self, print: &Fingerprint, at: Time, config: MatcherConfig) -> Option<Candidate> {
         let &Choice { line, last, usual, claims, entries } = self;
         let until = at + config.early_max;
@@ -340,7 +339,7 @@ impl Choice<'_> {
         let Some(usual) = usual else { return Some(found) };
         let delay_of = |origin: Origin| at.since(origin.1);
         let is_far = |one, other| usual.is_unlike(delay_of(one), delay_of(other));
-        // (What would be far less likely is taken for the sake of a sure claim only.)
+        // (A far less likely entry is chosen only because of a sure claim.)
         let is_sure = reserved.surely == reserved.first;
         let likely = if is_sure { found } else { nearest(reserved.surely)? };
         let found = if is_far(found.origin, likely.origin) { likely } else { found };

@@ -1,4 +1,4 @@
-//! A queue whose items keep the number they were given when they joined.
+//! A queue whose items keep the number that they got on joining.
 
 use alloc::collections::VecDeque;
 

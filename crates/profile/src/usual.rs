@@ -1,19 +1,19 @@
 //! The usual delay: which of several packets with the same bytes an exit most likely was.
 //!
-//! It is the median of the delays of the [`RECENT`] packets that left last and could have been no
-//! other, so it follows a queue that fills. Only such packets count: a delay that was guessed
-//! supports no further guess.
+//! It is the median of the delays of the last [`RECENT`] packets with an unambiguous match, so it
+//! follows a queue that fills. Only such packets count: a delay that was guessed supports no
+//! further guess.
 
 use nilometer_wire::Span;
 
 /// Delays of which the median is taken.
 const RECENT: usize = 31;
-/// Delays that differ by less are called alike: a thread is held up for as long now and then.
+/// Delays that differ by less count as equal: a thread is occasionally held up for as long.
 const NOISE: Span = Span::from_nanos(100_000);
-/// By how many times the spread a delay must exceed another to be called another packet's.
+/// By how many times the spread a delay must exceed another to count as another packet's.
 const FAR: u64 = 4;
 
-/// The delays that were certain, the last of them.
+/// The latest delays that were certain.
 #[derive(Debug)]
 pub struct UsualDelay {
     recent: [Span; RECENT],
@@ -26,13 +26,13 @@ impl UsualDelay {
         UsualDelay { recent: [Span::ZERO; RECENT], noted: 0 }
     }
 
-    /// A packet that can have been no other took so long.
+    /// Adds the delay of a packet with an unambiguous match.
     pub fn note(&mut self, delay: Span) {
         self.recent[self.noted % RECENT] = delay;
         self.noted += 1;
     }
 
-    /// What is usual now; none before the first certain delay.
+    /// The usual delay now; `None` before the first certain one.
     pub fn now(&self) -> Option<Usual> {
         let mut sorted = self.recent;
         let known = &mut sorted[..self.noted.min(RECENT)];
@@ -46,7 +46,7 @@ impl UsualDelay {
     }
 }
 
-/// The usual delay at some moment, and how much the delays differ that it is taken from.
+/// The usual delay at some moment, and the spread of the delays from which it is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usual {
     pub median: Span,
@@ -54,7 +54,7 @@ pub struct Usual {
 }
 
 impl Usual {
-    /// Before anything is known: that delays are short.
+    /// The assumption before anything is known: delays are short.
     pub const UNKNOWN: Usual = Usual { median: Span::ZERO, spread: NOISE };
 
     /// By how much a delay differs from the usual one.
@@ -62,20 +62,20 @@ impl Usual {
         Span(delay.0.abs_diff(self.median.0))
     }
 
-    /// Whether a packet that took `delay` is far less likely than one, or a copy of one, that took
-    /// `other`.
+    /// Whether a delay of `delay` is far less likely than `other`, that of another packet or of a
+    /// copy's original.
     pub fn is_unlike(&self, delay: Span, other: Span) -> bool {
         self.is_far(self.deviation(delay), self.deviation(other))
     }
 
-    /// Whether what differs by `deviation` from the usual delay is far less likely than what differs by
-    /// `least`.
+    /// Whether a delay that differs by `deviation` from the usual one is far less likely than one that
+    /// differs by `least`.
     pub fn is_far(&self, deviation: Span, least: Span) -> bool {
         deviation > self.farthest(least)
     }
 
-    /// The most by which a delay may differ from the usual one and not be far less likely than one that
-    /// differs by `least`.
+    /// The most by which a delay may differ from the usual one without being far less likely than one
+    /// that differs by `least`.
     pub fn farthest(&self, least: Span) -> Span {
         (least + self.spread) * FAR
     }
@@ -110,7 +110,7 @@ mod tests {
         // Four times 100 µs and 10 µs.
         assert!(!usual.is_unlike(Span(490 * MICRO), Span(60 * MICRO)));
         assert!(usual.is_unlike(Span(491 * MICRO), Span(60 * MICRO)));
-        // Both were held up: the one as good as the other.
+        // Both were held up: one is as likely as the other.
         assert!(!usual.is_unlike(Span(20_010 * MICRO), Span(20_000 * MICRO)));
     }
 }

@@ -128,7 +128,7 @@ fn memory_follows_the_horizon_and_not_the_run() {
     assert_eq!((told, counts.reordered, matcher.held()), (10_200, 0, 0));
 }
 
-/// An entry that was let go before it was judged, for want of room, may take the place of no other.
+/// An entry that was dropped before it was judged, for lack of room, must not be mistaken for another.
 #[test]
 fn what_was_let_go_leaves_nothing_behind() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
@@ -145,8 +145,7 @@ fn what_was_let_go_leaves_nothing_behind() {
     assert_eq!((matcher.held(), matcher.total().overflow > 0), (0, true));
 }
 
-/// What is decided early waits to be fetched, as many outcomes as packets may be held; others are
-/// counted alone.
+/// Outcomes decided early wait to be fetched, as many as packets may be held; further ones are only counted.
 #[test]
 fn as_many_verdicts_wait_as_packets_are_held() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
@@ -173,7 +172,7 @@ fn a_second_run_is_added_to_the_first() {
     assert_eq!((matcher.total().matched, matcher.total().duplicated), (2, 0));
 }
 
-/// An exit that has met its entry makes room without a loss; one that waits is counted.
+/// A matched exit makes room without an overflow; one that waits is counted.
 #[test]
 fn only_who_waits_is_counted_when_there_is_no_room() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 3, ..CONFIG });
@@ -184,7 +183,7 @@ fn only_who_waits_is_counted_when_there_is_no_room() {
     }
     matcher.left(WAY, Time(120), &print(9, 80));
     assert_eq!((matcher.total().overflow, matcher.total().matched), (0, 1));
-    // Those of the second and the third make room likewise, and then the one that nobody sent.
+    // Those of the second and the third make room likewise, and then the one without an entry.
     matcher.left(WAY, Time(121), &print(10, 80));
     matcher.left(WAY, Time(122), &print(11, 80));
     assert_eq!((matcher.total().overflow, matcher.total().matched), (0, 3));
@@ -192,7 +191,7 @@ fn only_who_waits_is_counted_when_there_is_no_room() {
     assert_eq!((matcher.total().overflow, matcher.total().originated), (1, 1));
 }
 
-/// Who has met its entry is told at once; who has not, when nobody can be its entry any more.
+/// A matched exit is reported at once; an unmatched one when no entry can match it any more.
 #[test]
 fn what_is_certain_is_told_at_once() {
     let mut matcher = Matcher::new(CONFIG);
@@ -215,7 +214,7 @@ fn what_is_certain_is_told_at_once() {
     assert_eq!(matcher.held(), 0);
 }
 
-/// Of several that a damaged packet may have been, the most alike; of those, the last.
+/// Of several possible originals of a damaged packet, the most similar; of those, the last.
 #[test]
 fn damage_is_traced_to_the_most_alike() {
     let shares = |packet: &Fingerprint, lanes: usize, digest: u64| {

@@ -41,11 +41,11 @@ fn differs_by(entry: &Stamp, exit: &Stamp, usual: Option<(u64, u64)>) -> u64 {
     usual.map_or(0, |(median, _)| exit.at.since(entry.at).0.abs_diff(median))
 }
 
-/// An exit that nothing matched, and what was usual when it left.
+/// An unmatched exit, and the usual delay when it left.
 type Unmatched = (Stamp, Option<(u64, u64)>);
 
-/// Of these free entries, which are all like `exit`: how many of the first ones are left to exits that
-/// nothing matched, of these to such as can have been no others, and whether all of them are.
+/// Of these free entries, which all equal `exit`: how many of the first ones are left to unmatched
+/// exits, how many of these to exits that can have been no others, and whether all of them are.
 fn reserved(
     exit: &Stamp,
     free: &[usize],
@@ -54,7 +54,7 @@ fn reserved(
     config: MatcherConfig,
 ) -> ([usize; 2], bool) {
     let recent = unmatched.iter().filter(|(other, _)| exit.at.since(other.at) <= config.horizon);
-    // When each claim left, the longest delay that it may have had, whether it is certain.
+    // For each claim: when it left, the longest delay that it may have had, whether it is certain.
     let (mut claims, mut digests) = (Vec::new(), HashSet::new());
     for (claim, usual) in recent {
         let is_like = |entry: &Stamp| entry.print.lanes_shared(&claim.print) >= 7;
@@ -100,9 +100,9 @@ fn reserved(
     (first, count > 0 && certain >= count)
 }
 
-/// The definitions, applied to all stamps at once; how many exits were another packet than the
-/// first, how many a copy although a packet was left, how often one was left to a damaged exit, and how
-/// often all were.
+/// The definitions, applied to all timestamps at once. Also returns how many exits were another packet
+/// than the first, how many were a copy although an entry was left, how often an entry was left to a
+/// damaged exit, and how often all were.
 fn naive(
     entries: &[Stamp],
     exits: &[Stamp],
@@ -178,7 +178,7 @@ fn trace_damaged(
         if origins[number].is_some() {
             continue;
         }
-        // The one that was damaged likewise before.
+        // An earlier packet with the same damage.
         let found = (0..number)
             .rfind(|&before| {
                 let is_damaged = matches!(origins[before], Some((_, Fate::Corrupted)));
@@ -267,7 +267,7 @@ fn tell(
     outcomes
 }
 
-/// A packet out of so few contents and flows that look-alikes are everywhere.
+/// A packet from so few contents and flows that look-alikes abound.
 fn packet(rng: &mut Rng) -> Vec<u8> {
     let mut packet = vec![0; 40 + 12 * rng.below(2) as usize];
     let length = packet.len() as u8;

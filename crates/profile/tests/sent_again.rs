@@ -1,4 +1,4 @@
-//! Packets that are sent again byte by byte the same are told apart by the usual delay.
+//! Packets that are sent again byte for byte are distinguished by the usual delay.
 
 use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome};
 use nilometer_wire::Time;
@@ -20,8 +20,8 @@ fn damaged(content: u8) -> Fingerprint {
     Fingerprint::of(&packet)
 }
 
-/// The fates of what enters and leaves at these milliseconds, after nine packets that took 5 ms each: when they entered
-/// and left, in this order.
+/// The fates of packets that enter and leave at these milliseconds, after nine packets that took 5 ms each, with
+/// their entry and exit times, in order of those.
 fn fates(
     entries: &[(u64, Fingerprint)],
     exits: &[(u64, Fingerprint)],
@@ -86,7 +86,7 @@ fn a_damaged_packet_that_is_sent_again_is_damaged_and_not_lost() {
     assert_eq!(fates, expected);
 }
 
-/// Two look-alikes were lost to the receiver; the one that would have taken 5 ms is the damaged one.
+/// Two look-alikes did not reach the receiver; the one that would have taken about 5 ms is the damaged one.
 #[test]
 fn of_look_alikes_the_damaged_one_took_as_long_as_usual() {
     let packet = print(1);
@@ -114,8 +114,8 @@ fn the_second_does_not_leave_as_the_first_that_was_damaged() {
     assert_eq!(fates(&three, &[(5, damaged(1)), (5, other), (7, packet)]), expected);
 }
 
-/// Not so if it may have been another packet that was damaged, and the second would have left at once, which none
-/// ever did.
+/// The second packet is not matched if the damaged one may have been another packet, and the second would have
+/// left at once, which no packet ever did.
 #[test]
 fn a_doubtful_claim_does_not_make_likely_what_is_not() {
     let packet = print(1);

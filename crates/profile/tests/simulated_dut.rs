@@ -1,11 +1,11 @@
 //! A simulated device that drops, repeats, swaps and corrupts known packets is reported exactly.
 //!
-//! "Exactly" means packet by packet: the outcomes are those the device would sign itself, stamps
-//! and all. That can be asked only where the outside shows enough, so the scenario keeps clear of
-//! four things that no observer can decide: look-alikes in flight together are only forwarded
-//! (which of two identical packets was lost?); packets that differ in one word alone are not
-//! corrupted (which of two lost ones was it?); pure ACKs are corrupted by a single bit, since two
-//! of one flow differ in two words; and lengths stay what they were.
+//! "Exactly" means packet by packet: the outcomes are those that the device would report itself,
+//! timestamps included. That can be required only where an outside observer sees enough, so the
+//! scenario avoids four things that no observer can decide: look-alikes in flight together are only
+//! forwarded (which of two identical packets was lost?); packets that differ in one word alone are
+//! not corrupted (which of two lost ones was it?); pure ACKs are corrupted by a single bit, since
+//! two of one flow differ in two words; and lengths do not change.
 
 use nilometer_profile::{
     Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, PacketOutcome,
@@ -33,7 +33,7 @@ enum Kind {
     Ack,
     /// IPv6 pure ACKs, eight identical ones in a row.
     SameAck,
-    /// IPv4 UDP of 500 zeros, told apart by the identification field alone.
+    /// IPv4 UDP of 500 zeros, distinguished by the identification field alone.
     Zeros,
     /// The same IPv4 UDP packet again, every 1.1 horizons.
     Beacon,
@@ -159,7 +159,7 @@ struct Stamp {
     consumed: bool,
 }
 
-/// One direction of the device: first in, first out, but for the faults it keeps a record of.
+/// One direction of the device: first in, first out, except for its faults, which it records.
 #[derive(Default)]
 struct Device {
     entries: Vec<Stamp>,
@@ -277,7 +277,7 @@ impl Device {
         self.release(flow, rng);
     }
 
-    /// A packet of `flow` has just left: those that waited to leave behind it do.
+    /// A packet of `flow` has just left: releases those that waited to leave behind it.
     fn release(&mut self, flow: usize, rng: &mut Rng) {
         if let Some(held) = self.held[flow].take() {
             self.leave(held, self.free_at, true, rng);

@@ -1,4 +1,4 @@
-//! The packets of a capture as a pattern: their sizes and the gaps between them, repeated for as long as is asked.
+//! The packets of a capture as a pattern: their sizes and the gaps between them, repeated for as long as requested.
 
 use alloc::vec::Vec;
 
@@ -10,18 +10,19 @@ pub const PACKETS_MAX: usize = 4 << 20;
 /// Times and sizes of packets in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// When each came, ns after the first; and how long its frame is, with its check sequence.
+    /// When each arrived, ns after the first, and the length of its frame with its check sequence.
     packets: Vec<(u64, u16)>,
 }
 
 impl Recording {
-    /// Of packets as they came: a time in ns and bytes of the frame with its check sequence, which are brought
-    /// within what a test frame can have. None of fewer than two packets, or where all came at once.
+    /// From packets as they arrived: a time in ns and the bytes of the frame with its check sequence, which
+    /// are clamped to those of a test frame. `None` if there are fewer than two packets, or if all arrived at
+    /// once.
     pub fn new(packets: &[(u64, u32)]) -> Option<Recording> {
         let first = packets.first()?.0;
         let mut latest = 0;
         let kept = packets.iter().take(PACKETS_MAX).map(|&(ns, bytes)| {
-            // (A packet that was written down late comes when the one before it does.)
+            // (A packet whose time is before its predecessor's gets that one's time.)
             latest = latest.max(ns.saturating_sub(first));
             let bytes = bytes.clamp(FRAME_BYTES_MIN.into(), FRAME_BYTES_MAX.into());
             (latest, bytes as u16)
@@ -30,8 +31,8 @@ impl Recording {
         (packets.len() > 1 && latest > 0).then_some(Recording { packets })
     }
 
-    /// Of the packet with that number, counted on through repetitions: how often all came before, and when it
-    /// comes, ns.
+    /// For the packet with that number, counted on through repetitions: how many repetitions precede it, and
+    /// its time within its own, ns.
     pub(super) fn place(&self, number: u64) -> (u64, u64) {
         let count = self.packets.len() as u64;
         (number / count, self.packets[(number % count) as usize].0)
@@ -47,7 +48,7 @@ impl Recording {
         last as f64 / (self.packets.len() - 1) as f64
     }
 
-    /// From the first packet to the first of the next round, ns: behind the last comes a mean gap.
+    /// From the first packet to the first of the next round, ns: the last is followed by a mean gap.
     pub(super) fn length_ns(&self) -> f64 {
         self.mean_gap_ns() * self.packets.len() as f64
     }

@@ -30,7 +30,7 @@ impl Network {
     }
 }
 
-/// Who speaks to whom in a flow of UDP.
+/// The addresses and ports of a UDP flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAddresses {
     /// The sender's address.

@@ -5,8 +5,8 @@
 //!   Ethernet   IPv4     UDP   tag        0, 1, 2, … 255, 0, …
 //! ```
 //!
-//! What differs between the frames of a flow is lengths and the tag, so each flow keeps its headers and their sums,
-//! to which the sums of tag and filling are added (RFC 1624).
+//! The frames of a flow differ only in lengths and the tag, so each flow keeps its headers and their sums, to which
+//! the sums of tag and filling are added (RFC 1624).
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ const UDP: u8 = 17;
 const FILLING_AT: usize = TAG_AT + TAG_BYTES;
 const FILLING_MAX: usize = (FRAME_BYTES_MAX - FCS_BYTES) as usize - FILLING_AT;
 
-/// Two link-layer addresses: the sender's, and that of whom frames are handed to.
+/// Two link-layer addresses: the sender's, and the next hop's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The sender's.
@@ -33,7 +33,7 @@ pub struct Link {
     pub destination: [u8; 6],
 }
 
-/// Makes the frames of one stream, and knows them again.
+/// Makes the frames of one stream, and recognises them.
 #[derive(Debug)]
 pub struct FrameMaker {
     headers: Vec<[u8; TAG_AT]>,
@@ -47,7 +47,7 @@ pub struct FrameMaker {
 }
 
 impl FrameMaker {
-    /// For a stream of so many flows.
+    /// For a stream of `count` flows.
     pub fn new(link: Link, flows: &Flows, count: u32, run: u32, stream: u8) -> FrameMaker {
         let addresses = (0..count).map(|flow| flows.of(flow));
         let headers: Vec<[u8; TAG_AT]> = addresses.map(|one| header(link, &one)).collect();
@@ -67,7 +67,7 @@ impl FrameMaker {
     /// Appends the bytes of a frame, without its check sequence, to `out`.
     ///
     /// # Panics
-    /// When there is no such flow, or the size is none that a test frame can have.
+    /// When there is no such flow, or a test frame cannot have that size.
     pub fn write(&self, sequence: u64, one: &Scheduled, out: &mut Vec<u8>) {
         let bytes = usize::from(one.frame_bytes - FCS_BYTES);
         let filled = bytes - FILLING_AT;
@@ -83,7 +83,7 @@ impl FrameMaker {
         let odd = if filled % 2 == 1 { u32::from(self.filling[filled - 1]) << 8 } else { 0 };
         let filling = self.filling_sums[filled / 2] + odd;
         let check = !fold(udp_sum + 2 * u32::from(udp_bytes) + sum(&tag) + filling);
-        // Zero would say that there is no checksum (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let check = if check == 0 { 0xffff } else { check };
         header[40..42].copy_from_slice(&check.to_be_bytes());
         out.extend_from_slice(&header);
@@ -91,9 +91,9 @@ impl FrameMaker {
         out.extend_from_slice(&self.filling[..filled]);
     }
 
-    /// Whether a frame that came is the one that was sent, but for what a router changes: link-layer addresses,
-    /// time to live, type of service and the header's checksum, which has to be right. What Ethernet's padding
-    /// adds is no difference. `scratch` is for the frame to compare with.
+    /// Whether a received frame is the one that was sent, except for what a router changes: link-layer
+    /// addresses, time to live, type of service and the header's checksum, which has to be right. Ethernet's
+    /// padding is ignored. `scratch` is for the frame to compare with.
     pub fn is_intact(
         &self,
         sequence: u64,
@@ -114,12 +114,12 @@ impl FrameMaker {
             && fold(sum(&frame[ETHERNET_BYTES..34])) == 0xffff
     }
 
-    /// The run that its tags say.
+    /// The run in its tags.
     pub fn run(&self) -> u32 {
         self.run
     }
 
-    /// The stream that its tags say.
+    /// The stream in its tags.
     pub fn stream(&self) -> u8 {
         self.stream
     }

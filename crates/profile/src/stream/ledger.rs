@@ -1,17 +1,17 @@
-//! The ledger of a stream: of each frame when it was due, when it was sent and when it came, and its fate.
+//! The ledger of a stream: when each frame was due, sent and received, and its fate.
 //!
-//! Frames are known by their sequence numbers, so nothing is guessed: a number that came is the frame that was sent.
-//! A second one is a duplicate (RFC 5560), one whose bytes differ is corrupted, one that has not come within the
-//! longest wait is lost (RFC 7680). A frame is reordered when one of its flow with a higher number came before it
-//! (RFC 4737, section 3.3, by flow). What is tagged and readable by nobody came from the device, as far as anyone
-//! can tell, and then the frame that it was counts as lost.
+//! Frames are identified by their sequence numbers, so nothing is guessed: a received number identifies the frame
+//! that was sent. A second one is a duplicate (RFC 5560), one whose bytes differ is corrupted, one that has not
+//! arrived within the longest wait is lost (RFC 7680). A frame is reordered when one of its flow with a higher
+//! number arrived before it (RFC 4737, section 3.3, by flow). A frame whose tag cannot be read counts as
+//! originated by the device, and its original as lost.
 //!
-//! Frames wait in a window for their fate. It is as long as the wait, and within a limit: beyond it the oldest is
-//! decided before its time and counted ([`Counts::overflow`]), which makes the trial invalid.
+//! Frames wait in a window for their fate. It is as long as the wait, and has a limit: beyond it the oldest is
+//! decided early and counted ([`Counts::overflow`]), which makes the trial invalid.
 //!
 //! Two delays are measured: from the moment at which a frame was sent, and from that at which it was due. Where the
-//! sender fell behind only the second says what a packet of an independent source would have met (a measurement of
-//! the first alone omits what is coordinated with the sender).
+//! sender fell behind, only the second shows what a packet of an independent source would have met (measuring only
+//! the first would be coordinated omission).
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -23,25 +23,25 @@ use nilometer_wire::{Span, Time};
 use super::schedule::{Schedule, Scheduled};
 use crate::outcome::{Counts, Direction, Fate, PacketOutcome};
 
-/// The account of one frame, told once; and of each further copy of it.
+/// The account of one frame, reported once, and of each further copy of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Its number in the stream.
     pub sequence: u64,
     /// When it was due, its length and its flow.
     pub scheduled: Scheduled,
-    /// When it was sent; none where its stamp was lost.
+    /// When it was sent; `None` if its timestamp was lost.
     pub sent: Option<Time>,
-    /// When it, or this copy of it, came.
+    /// When it, or this copy of it, arrived.
     pub received: Option<Time>,
     /// What became of it.
     pub fate: Fate,
-    /// A later frame of its flow came before it.
+    /// A later frame of its flow arrived before it.
     pub reordered: bool,
 }
 
 impl Packet {
-    /// As the profiler's delays over time and by size want it; none where its stamp was lost.
+    /// In the form that the profiler's delays over time and by size take; `None` if its timestamp was lost.
     pub fn outcome(&self, direction: Direction) -> Option<PacketOutcome> {
         Some(PacketOutcome {
             direction,
@@ -58,7 +58,7 @@ impl Packet {
 /// How long a ledger waits, and for how many frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A frame that has not come for so long is lost.
+    /// A frame that has not arrived for this long is lost.
     pub wait: Span,
     /// Frames that may wait for their fate.
     pub window_max: usize,
@@ -67,11 +67,11 @@ pub struct Limits {
 /// Histograms of a stream, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Timings {
-    /// From sent to received, of frames that came unharmed.
+    /// From sent to received, of frames that arrived unharmed.
     pub delay: Histogram,
     /// From due to received, of the same.
     pub delay_scheduled: Histogram,
-    /// From due to sent, of all whose stamp is known.
+    /// From due to sent, of all with a known timestamp.
     pub pacing: Histogram,
     /// Frames that were sent more than the bound after they were due.
     pub slipped: u64,
@@ -96,12 +96,12 @@ struct Open {
 pub struct Ledger {
     schedule: Schedule,
     limits: Limits,
-    /// Beyond so much after it was due, a frame was sent too late.
+    /// A frame sent more than this after it was due was sent too late.
     slip: Span,
     open: VecDeque<Open>,
     /// The number of the first in `open`.
     base: u64,
-    /// By flow: the number after the highest that came, and when that came.
+    /// By flow: the number after the highest that arrived, and when that arrived.
     newest: Vec<(u64, Time)>,
     counts: Counts,
     timings: Timings,
@@ -110,7 +110,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty one for a stream of so many flows. Frames that are sent later than `slip` are counted.
+    /// An empty one for a stream of `flows` flows. Frames that are sent later than `slip` are counted.
     pub fn new(schedule: Schedule, flows: u32, limits: Limits, slip: Span) -> Ledger {
         Ledger {
             schedule,
@@ -126,7 +126,8 @@ impl Ledger {
         }
     }
 
-    /// The frame of that number, if its fate is open; what is further ahead than the window is no frame of ours.
+    /// The frame of that number, if its fate is open; a number further ahead than the window is not
+    /// one of ours.
     pub fn scheduled(&mut self, sequence: u64) -> Option<Scheduled> {
         let at = sequence.checked_sub(self.base)?;
         if at >= self.limits.window_max as u64 {
@@ -161,7 +162,7 @@ impl Ledger {
         self.decide(at, sink);
     }
 
-    /// A frame of that number came; `is_damaged` where its bytes are others than those that were sent.
+    /// A frame of that number arrived; `is_damaged` if its bytes differ from those that were sent.
     pub fn received(
         &mut self,
         sequence: u64,
@@ -198,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// Something came that is none of the frames that were sent.
+    /// A frame arrived that is none of those that were sent.
     pub fn originated(&mut self) {
         self.counts.left += 1;
         self.counts.originated += 1;
@@ -260,8 +261,8 @@ impl Ledger {
         }
     }
 
-    /// The stream is over, and so many frames were sent: decides the rest of them. What was due and not sent has no
-    /// fate.
+    /// The stream is over, and `sent` frames were sent: decides the rest of them. Frames that were due and not sent
+    /// have no fate.
     pub fn finish(&mut self, sent: u64, sink: &mut impl FnMut(Packet)) {
         while self.base < sent && self.scheduled(self.base).is_some() {
             self.decide_oldest(sink);
@@ -279,12 +280,12 @@ impl Ledger {
         &self.timings
     }
 
-    /// Frames whose stamp of sending was lost.
+    /// Frames whose transmit timestamp was lost.
     pub fn unstamped(&self) -> u64 {
         self.unstamped
     }
 
-    /// Frames that came after they had been taken for lost; they are among the originated.
+    /// Frames that arrived after they had been counted as lost; they are among the originated.
     pub fn late(&self) -> u64 {
         self.late
     }
@@ -328,7 +329,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { wait: Span::from_nanos(100_000), window_max: 1_000 };
 
-    /// What came of each frame, told by looking at the whole record at once.
+    /// The fate of each frame, derived from the whole record at once.
     fn naive(arrivals: &[(u64, Time, bool)], sent: u64) -> BTreeMap<u64, (Fate, bool, u64)> {
         let mut fates = BTreeMap::new();
         for sequence in 0..sent {

@@ -1,11 +1,11 @@
-//! Open-loop streams of test frames: when each is due, how long it is, whose it is, and what became of it.
+//! Open-loop streams of test frames: schedule, lengths, flows and ledger.
 //!
-//! A stream is a function of its settings and a seed ([`Schedule`]): the sender and whoever keeps the
-//! [`Ledger`] make it apart from one another, and nothing of it has to be kept. Each frame carries a [`Tag`]
-//! of sixteen bytes behind its UDP header, so that the smallest frame of Ethernet has room for it.
+//! A stream is a function of its settings and a seed ([`Schedule`]): the sender and the keeper of the
+//! [`Ledger`] compute it independently, and none of it has to be stored. Each frame carries a [`Tag`] of
+//! sixteen bytes behind its UDP header, so that the smallest frame of Ethernet has room for it.
 //!
 //! Frame sizes are those of RFC 2544, section 9: they count the four bytes of the frame check sequence, which no
-//! program sees. A frame of 64 bytes has 60 for us, and an IP packet of 46 in it.
+//! program sees. A frame of 64 bytes is handled as 60, with an IP packet of 46 in it.
 
 pub mod capture;
 pub mod flows;

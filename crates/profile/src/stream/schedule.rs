@@ -1,4 +1,4 @@
-//! The schedule of a stream: of each frame when it is due, how long it is and whose, in order.
+//! The schedule of a stream: each frame's due time, length and flow, in order.
 
 use nilometer_wire::{Span, Time};
 
@@ -14,7 +14,7 @@ pub struct StreamSettings {
     pub sizes: Sizes,
     /// Frames a second on average, above zero.
     pub pps: f64,
-    /// How long it goes on.
+    /// How long it lasts.
     pub length: Span,
     /// How many flows take turns, above zero.
     pub flows: u32,
@@ -56,7 +56,7 @@ pub struct Even {
 }
 
 impl Even {
-    /// Of such a stream; none of any other.
+    /// The values for such a stream; `None` for any other.
     pub fn of(settings: &StreamSettings) -> Option<Even> {
         let (Some(group), Sizes::Fixed(frame_bytes)) = (settings.spacing.group(), settings.sizes)
         else {

@@ -1,7 +1,7 @@
 //! Sizes of test frames: all alike, or a mix drawn by weights.
 //!
-//! Mixes are told by the sizes of IP packets, as their sources have them; the frames are 18 bytes longer. A packet
-//! of 40 bytes would make a frame that Ethernet pads to 64: here the packet itself has the 46 bytes.
+//! Mixes are given by the sizes of IP packets, as in their sources; the frames are 18 bytes longer. A packet of 40
+//! bytes would make a frame that Ethernet pads to 64: here the packet itself has the 46 bytes.
 
 use nilometer_stat::Rng;
 
@@ -24,7 +24,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// Whether each size is one that a test frame can have.
+    /// Whether a test frame can have each of the sizes.
     pub fn is_sound(&self) -> bool {
         let can = |bytes: &u16| (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(bytes);
         match self {

@@ -16,11 +16,11 @@ const PERIOD_MAX_NS: f64 = 60e9;
 /// The times at which frames are due, at a given mean rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spacing {
-    /// All so far apart.
+    /// All at equal distances.
     Constant,
     /// A Poisson process.
     Poisson,
-    /// So many frames at once, and then none until the mean rate is had (RFC 2285, section 3.4).
+    /// This many frames at once, and then none until the mean rate is reached (RFC 2285, section 3.4).
     Bursts(u32),
     /// Evenly for a time, at a rate that makes up for the time after it in which there are none.
     OnOff {
@@ -32,13 +32,13 @@ pub enum Spacing {
     /// On and off for times of a Pareto law, so that counts of frames are long-range dependent with this Hurst
     /// parameter, above 0.5 and below 1 (Taqqu, Willinger and Sherman 1997: the law's shape is 3 − 2H).
     SelfSimilar(f64),
-    /// As packets came once, again and again; faster or slower where a rate is asked for.
+    /// As packets of a capture arrived, repeatedly; faster or slower if a rate is requested.
     Recorded(Arc<Recording>),
 }
 
 impl Spacing {
-    /// How many frames are due together, where groups of so many follow one another at one distance; none of other
-    /// patterns.
+    /// How many frames are due together, if groups of equal size follow one another at one distance; `None` for
+    /// other patterns.
     pub fn group(&self) -> Option<u32> {
         match self {
             Spacing::Constant => Some(1),
@@ -48,7 +48,8 @@ impl Spacing {
     }
 }
 
-/// When the frame of a number is due where groups of so many follow one another, ns after the beginning.
+/// When the frame with this number is due if groups of `group` frames follow one another, ns after
+/// the beginning.
 pub(super) fn grouped(number: u64, group: u32, gap_ns: f64) -> u64 {
     let group = u64::from(group);
     ((number / group * group) as f64 * gap_ns) as u64
@@ -92,7 +93,7 @@ impl Times {
             }
             Spacing::OnOff { on, off } => {
                 let (on, off) = (on.as_nanos() as f64, off.as_nanos() as f64);
-                // So much of the time in which frames come has passed.
+                // How much of the time in which frames come has passed.
                 let within = number as f64 * self.gap_ns * on / (on + off);
                 let periods = (within / on) as u64 as f64;
                 (within + periods * off) as u64

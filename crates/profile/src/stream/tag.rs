@@ -1,4 +1,4 @@
-//! The tag of a test frame: run, stream and sequence number in sixteen bytes, of which one bit may be wrong.
+//! The tag of a test frame: run, stream and sequence number in sixteen bytes that survive a single-bit error.
 //!
 //! ```text
 //!   0        4      5                  12       16
@@ -6,13 +6,13 @@
 //! ```
 //!
 //! All in network byte order, directly behind the UDP header. The check (CRC-32 of IEEE 802.3, over the twelve
-//! bytes before it) is linear: what an error adds to it depends on the error alone. So each of the 128 single-bit
-//! errors has a syndrome of its own, by which it is found and repaired, and a frame that a device has damaged in
-//! its tag is still known for the one that it was.
+//! bytes before it) is linear: what an error adds to it depends on the error alone. So each of the 128
+//! single-bit errors has a syndrome of its own, by which it is found and repaired, and a frame that a device has
+//! damaged in its tag is still identified.
 
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
-/// The highest sequence number that a tag can say.
+/// The highest sequence number that a tag can carry.
 pub const SEQUENCE_MAX: u64 = (1 << 56) - 1;
 
 const CHECKED_BYTES: usize = 12;
@@ -21,10 +21,10 @@ const TABLE: [u32; 256] = table();
 /// What the check and the bytes before it differ by where one bit is wrong, by the number of the bit.
 const SYNDROMES: [u32; 8 * TAG_BYTES] = syndromes();
 
-/// What a test frame says of itself.
+/// The content of a test frame's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The run, by which frames of others are told apart.
+    /// The run, which distinguishes frames of other runs.
     pub run: u32,
     /// The stream within the run.
     pub stream: u8,
@@ -35,7 +35,7 @@ pub struct Tag {
 /// A tag as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundTag {
-    /// What it says, or said before one of its bits was flipped.
+    /// Its content, or its content before one of its bits was flipped.
     pub tag: Tag,
     /// One of its bits was flipped.
     pub is_repaired: bool,
@@ -53,7 +53,7 @@ impl Tag {
         bytes
     }
 
-    /// Reads a tag in which at most one bit is wrong; none where there are more, or no tag.
+    /// Reads a tag in which at most one bit is wrong; `None` if more are, or if there is no tag.
     pub fn find(bytes: &[u8; TAG_BYTES]) -> Option<FoundTag> {
         let syndrome = syndrome(bytes);
         if syndrome == 0 {
@@ -111,7 +111,7 @@ const fn syndromes() -> [u32; 8 * TAG_BYTES] {
     while bit < 8 * TAG_BYTES {
         let mut error = [0u8; TAG_BYTES];
         error[bit / 8] = 1 << (bit % 8);
-        // Of an error alone the register begins with zeros: what it begins with is the same in both checks.
+        // For an error alone the register begins with zeros: its initial value is the same in both checks.
         let mut register = 0;
         let mut at = 0;
         while at < CHECKED_BYTES {

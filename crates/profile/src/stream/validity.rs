@@ -7,10 +7,10 @@ use nilometer_wire::{Span, Time};
 
 use crate::outcome::Imbalance;
 
-/// What a trial is held to.
+/// The bounds within which a trial is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// A frame that is sent so much after it was due has slipped.
+    /// A frame that is sent more than this after it was due has slipped.
     pub slip: Span,
     /// The share of frames that may slip.
     pub slipped_share: f64,
@@ -26,9 +26,9 @@ const OF_A_BURST: Span = Span::from_nanos(5_000);
 const BURST_MAX: Span = Span::from_nanos(10_000_000);
 
 impl Bounds {
-    /// The usual: one frame of a hundred may slip by more than 100 µs, or what a burst of so many frames takes to
-    /// be sent, half the time until the next at the most and never more than 10 ms; 99.9 % of frames must be sent; 2 % of the
-    /// time may be stolen.
+    /// The usual bounds: one frame of a hundred may slip by more than 100 µs plus the time to send a burst of
+    /// `frames` (at most half the time until the next, and never more than 10 ms); 99.9 % of frames must be sent; 2 %
+    /// of the time may be stolen.
     pub fn of_bursts(frames: u32, pps: f64) -> Bounds {
         let half = Span::from_secs_f64(f64::from(frames) / pps / 2.0);
         let burst = (OF_A_BURST * u64::from(frames)).min(half).min(BURST_MAX);
@@ -37,14 +37,14 @@ impl Bounds {
     }
 }
 
-/// What the instrument saw of itself.
+/// The instrument's observations of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observations {
     /// Frames that were due.
     pub due: u64,
     /// Frames that were sent.
     pub sent: u64,
-    /// Those that had slipped.
+    /// Frames that had slipped.
     pub slipped: u64,
     /// The 99th percentile of the time from due to sent, ns.
     pub pacing_p99_ns: u64,
@@ -56,15 +56,15 @@ pub struct Observations {
     pub squeezed: u64,
     /// Stamps of sending that were overwritten before they were read.
     pub stamps_lost: u64,
-    /// Frames that came and that the receiver's ring had no room for.
+    /// Frames that arrived and that the receiver's ring had no room for.
     pub receiver_lost: u64,
     /// Frames that were decided before their time.
     pub overflow: u64,
-    /// Frames that came after they had been taken for lost.
+    /// Frames that arrived after they had been counted as lost.
     pub late: u64,
     /// The ledger, where it does not balance.
     pub imbalance: Option<Imbalance>,
-    /// The receiver was stopped, or ended before all had come.
+    /// The receiver was stopped, or ended before all frames had arrived.
     pub interrupted: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Reason {
     ReceiverLoss(u64),
     /// The window of open frames was full.
     Overflow(u64),
-    /// Frames came after the wait for them was over.
+    /// Frames arrived after the wait for them was over.
     Late(u64),
     /// The ledger does not balance.
     Imbalance(Imbalance),
@@ -170,7 +170,7 @@ pub fn overrun(last_due: Span, last_sent: Span) -> Option<Reason> {
     is_long.then_some(Reason::Overrun(by))
 }
 
-/// The reasons not to believe what was seen, the gravest first; none where it may be believed.
+/// The reasons why a trial is invalid, the gravest first; empty if it is valid.
 pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
     let count = |count: u64, reason: fn(u64) -> Reason| (count > 0).then(|| reason(count));
     let share = seen.slipped as f64 / seen.sent.max(1) as f64;
@@ -182,7 +182,7 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
     };
     let has_slipped = share > bounds.slipped_share;
     let behind = (seen.sent as f64) < bounds.sent_share * seen.due as f64;
-    // Others' frames squeeze soft interrupts as well: it is told where it has done harm.
+    // Other traffic squeezes soft interrupts as well, so this is reported only where it has done harm.
     let is_late = behind || has_slipped;
     [
         seen.interrupted.then_some(Reason::Interrupted),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(slip_us(65_536, 10_000.0), 10_100);
     }
 
-    /// Each thing that goes wrong invalidates a trial by itself, and says so.
+    /// Each fault invalidates a trial by itself, and is named.
     #[test]
     fn each_fault_of_the_instrument_is_named() {
         let bounds = Bounds::of_bursts(1, 1e4);

@@ -1,4 +1,4 @@
-//! Which packets are told apart by nothing on the wire.
+//! Groups of packets that nothing on the wire distinguishes.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use nilometer_profile::Fingerprint;
 
 use crate::wire::Truth;
 
-/// The first of its look-alikes for each packet, and by first packet how many they are: packets of one length all of
-/// whose lanes but one are equal, each within the window of another.
+/// For each packet the first of its look-alikes, and by first packet their number. Look-alikes are packets of one
+/// length with all lanes but one equal, each within the window of another.
 pub fn groups(truth: &[Truth], window_ns: u64) -> (Vec<usize>, Vec<usize>) {
     let prints: Vec<Fingerprint> =
         truth.iter().map(|packet| Fingerprint::of(&packet.bytes)).collect();

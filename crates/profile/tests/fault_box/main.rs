@@ -1,16 +1,17 @@
-//! TCP through a fault box: what the matcher says of each packet is held against the box's own account.
+//! TCP through a fault box: the matcher's verdict on each packet is compared with the box's own account.
 //!
-//! Each packet has the fate that the box gave it, but for those of which the stamps of both sides do not
-//! say it, and only these:
+//! The matcher reports the fate that the box gave each packet, except where the timestamps of both sides
+//! do not determine it, and only in these cases:
 //!
-//! * *Look-alikes*: packets with the same bytes, or that differ in one lane alone, which entered so close together
-//!   that the box's own delays differ by more. Which of them was lost or damaged is a guess, and so is whether what
-//!   leaves twice is a copy of the first or the second, which was lost, come late. The sums of their fates are exact,
-//!   but that a copy and a loss may stand for a packet that left, and it for them.
-//! * What is said of a packet's *order* where such a look-alike of its flow, that was guessed, came behind it.
+//! * *Look-alikes*: packets with the same bytes, or that differ in one lane alone, which entered closer together
+//!   than the box's own delays vary. Which of them was lost or damaged is a guess, and so is whether a second exit
+//!   is a copy of the first packet (the second being lost) or the second packet arriving late. The sums of their
+//!   fates are exact, except that a copy and a loss may stand for a packet that left, or the other way round.
+//! * The *order* of a packet, where such a look-alike of its flow, whose fate was guessed, entered
+//!   behind it.
 //!
-//! Where a box both copies and damages look-alikes, the matcher does worse than it could: an exit that met its entry
-//! is told at once, and what leaves later may show that it was a copy. How often is bounded.
+//! Where a box both copies and damages look-alikes, the matcher does worse than it could: a matched exit is reported
+//! at once, and a later one may show that it was a copy. The test bounds how often this happens.
 
 mod groups;
 mod traffic;
@@ -47,7 +48,7 @@ const DELAY: Regime = Regime { name: "delay", delay_ns: 5_000_000, stall_ns: 300
 const JITTER: Regime =
     Regime { name: "jitter", delay_ns: 10_000_000, jitter_ns: 5_000_000, ..DELAY };
 
-/// What the matcher and the box say otherwise of each other.
+/// The differences between the matcher's account and the box's.
 #[derive(Debug, Default)]
 struct Differences {
     packets: usize,
@@ -58,11 +59,12 @@ struct Differences {
     damaged_alike: usize,
     /// Packets without look-alikes that have another fate, or another number of copies.
     fates: Vec<String>,
-    /// Packets without look-alikes that are called reordered or not, with nobody guessed behind them.
+    /// Packets without look-alikes that are wrongly reported as reordered or not, with no guessed
+    /// packet behind them.
     order: Vec<String>,
     /// Look-alikes whose fates have other sums.
     sums: Vec<String>,
-    /// Look-alikes of which a copy and a loss stand for a packet that left, or it for them.
+    /// Look-alikes of which a copy and a loss stand for a packet that left, or the other way round.
     exchanged: usize,
     originated: usize,
 }
@@ -86,7 +88,7 @@ fn matched(run: &Run) -> Vec<PacketOutcome> {
     told
 }
 
-/// Packets by fate, copies under [`Fate::Duplicated`]: so many more are told than there were.
+/// By fate, how many more packets are reported than there were; copies are under [`Fate::Duplicated`].
 type Sums = BTreeMap<Fate, i64>;
 
 impl Differences {
@@ -159,7 +161,7 @@ impl Differences {
     }
 }
 
-/// Whether a packet of its flow that was guessed entered behind this one, before it left.
+/// Whether a guessed packet of its flow entered behind this one, before it left.
 fn may_be_misplaced(
     truth: &[Truth],
     seen: &[PacketOutcome],
@@ -179,7 +181,7 @@ fn whoever_was_lost_or_damaged_is_told_so() {
         assert!(all.fates.is_empty() && all.sums.is_empty() && all.order.is_empty());
         assert_eq!(all.originated, 0, "the box makes no packets");
         assert!(all.exchanged <= 2, "{} copies that there are not", all.exchanged);
-        // (Nothing is worth much where nothing is guessed, or all is.)
+        // (The test shows little if nothing is guessed, or if everything is.)
         assert!(all.guessed > 100 && all.damaged_alike > 300 && 3 * all.alone > all.packets);
     }
 }

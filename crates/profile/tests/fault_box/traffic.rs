@@ -55,7 +55,7 @@ impl Connection {
         (0..count).map(of).collect()
     }
 
-    /// What it sends next of its own accord: bursts of some packets, then nothing for a while.
+    /// The next new segment: bursts of some packets, then nothing for a while.
     pub fn next(&mut self, regime: &Regime, rng: &mut Rng) -> Segment {
         let at_ns = self.next_ns;
         let is_burst = rng.below(10) < 8;
@@ -75,7 +75,7 @@ impl Connection {
         Segment { at_ns, connection: self.number, bytes, turn: 0 }
     }
 
-    /// The same again at another time.
+    /// The same segment again at another time.
     pub fn again(&mut self, segment: &Segment, at_ns: u64) -> Segment {
         let mut bytes = segment.bytes.clone();
         if self.kind == Kind::Numbered {

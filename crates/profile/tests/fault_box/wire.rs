@@ -16,13 +16,13 @@ pub struct Regime {
     /// The box's own delay, and how much it varies up and down; the order is kept.
     pub delay_ns: u64,
     pub jitter_ns: u64,
-    /// Its turn takes as long, and now and then it is held up for as long at most.
+    /// How long a turn takes, and the longest time for which the box is occasionally held up.
     pub turn_ns: u64,
     pub stall_ns: u64,
     pub loss: f64,
     pub corrupt: f64,
     pub duplicate: f64,
-    /// Held back for so long.
+    /// The probability of being held back, and for how long.
     pub reorder: f64,
     pub reorder_by_ns: u64,
     /// The longest gap within a burst of a connection, and between bursts.
@@ -31,8 +31,8 @@ pub struct Regime {
 }
 
 impl Regime {
-    /// Packets that enter closer together than this may be taken for one another: twice the most by which their delays
-    /// differ, or, where there are copies, four times that, which the matcher takes for far.
+    /// Packets that enter closer together than this may be mistaken for one another: twice the most by which their
+    /// delays differ, or, where there are copies, four times that, which the matcher considers far.
     pub fn window_ns(&self) -> u64 {
         let held_back = if self.reorder > 0.0 { self.reorder_by_ns } else { 0 };
         let range = 2 * self.jitter_ns + self.stall_ns + 40 * self.turn_ns + held_back;
@@ -79,7 +79,7 @@ impl FaultBox {
         self.rng.unit() < chance
     }
 
-    /// When what came at this moment leaves.
+    /// When a packet that arrives at this moment leaves.
     fn due(&mut self, at_ns: u64) -> u64 {
         let regime = self.regime;
         let stall = if self.has(0.01) { self.rng.below(regime.stall_ns + 1) } else { 0 };
@@ -100,7 +100,7 @@ impl FaultBox {
         bytes[at] ^= 1 << (draw % 8);
     }
 
-    /// Takes a packet; what leaves, and when.
+    /// Takes a packet; returns what leaves, and when.
     fn take(&mut self, at_ns: u64, bytes: &[u8]) -> (Truth, Vec<(u64, Vec<u8>)>) {
         let regime = self.regime;
         self.came += 1;
@@ -135,7 +135,7 @@ impl FaultBox {
     }
 }
 
-/// So many packets of TCP through the box.
+/// Sends this many packets of TCP through the box.
 pub fn run(regime: Regime, seed: u64, packets: usize) -> Run {
     let mut rng = Rng::new(seed, 1, 0);
     let mut fault_box =
@@ -166,7 +166,7 @@ pub fn run(regime: Regime, seed: u64, packets: usize) -> Run {
             plan(connection.next(&regime, &mut rng));
         }
         let is_missed = told.fate != Fate::Forwarded;
-        // (One in a hundred is sent again for nothing.)
+        // (One in a hundred is sent again needlessly.)
         if connection.sends_again() && segment.turn < 4 && (is_missed || rng.below(100) == 0) {
             let round_ns = 2 * regime.delay_ns + 60_000 + rng.below(600_000);
             let by_timeout = if rng.below(4) == 0 { 200_000_000 } else { 0 };
