@@ -1,7 +1,7 @@
 //! The container: a file of packets (`.wv`), in the order in which they were sent or have arrived.
 //!
 //! All numbers are big-endian. A header of 32 bytes, then packets each behind its length, then a length of zero and
-//! how many frames there are, so that a file that was cut is known from one whose last packets were lost:
+//! the number of frames, so that a truncated file is distinguished from one whose last packets were lost:
 //!
 //! ```text
 //!    0            8        10       12       13   14                  16                   20    30        32
@@ -33,7 +33,7 @@ pub const FRAMES_MAX: u32 = 100_000;
 pub const RATE_MAX: u32 = 1_000_000;
 const CHECKSUM_OFFSET: usize = 30;
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Container {
     /// The size of all frames.
@@ -87,10 +87,10 @@ impl Container {
         header
     }
 
-    /// What a header says.
+    /// Parses a header.
     ///
     /// # Errors
-    /// Where it is none, is damaged, or is beyond the limits.
+    /// If it is not one, is damaged, or is beyond the limits.
     pub fn read(header: &[u8; HEADER_BYTES]) -> Result<Container, ContainerError> {
         if header[..8] != *MAGIC {
             return Err(ContainerError::Magic);
@@ -124,10 +124,10 @@ pub fn length_of(packet: &[u8]) -> [u8; LENGTH_BYTES] {
     (packet.len() as u16).to_be_bytes()
 }
 
-/// How many bytes the next packet has; none where the end mark follows.
+/// How many bytes the next packet has; `None` if the end mark follows.
 ///
 /// # Errors
-/// Where no packet has so many.
+/// If no packet can have that many.
 pub fn packet_length(bytes: [u8; LENGTH_BYTES]) -> Result<Option<usize>, ContainerError> {
     match usize::from(u16::from_be_bytes(bytes)) {
         0 => Ok(None),
@@ -136,7 +136,7 @@ pub fn packet_length(bytes: [u8; LENGTH_BYTES]) -> Result<Option<usize>, Contain
     }
 }
 
-/// The end mark of a file with so many frames.
+/// The end mark of a file with `frames` frames.
 pub fn end_mark(frames: u32) -> [u8; LENGTH_BYTES + END_BYTES] {
     let [a, b, c, d] = frames.to_be_bytes();
     [0, 0, a, b, c, d]
@@ -145,7 +145,7 @@ pub fn end_mark(frames: u32) -> [u8; LENGTH_BYTES + END_BYTES] {
 /// The number of frames behind the length of zero.
 ///
 /// # Errors
-/// Where there are more than a clip may have.
+/// If there are more than a clip may have.
 pub fn frames_at_end(bytes: [u8; END_BYTES]) -> Result<u32, ContainerError> {
     match u32::from_be_bytes(bytes) {
         frames if frames <= FRAMES_MAX => Ok(frames),
@@ -153,11 +153,10 @@ pub fn frames_at_end(bytes: [u8; END_BYTES]) -> Result<u32, ContainerError> {
     }
 }
 
-/// The packets of a whole file in memory, given to `take` one by one; what the header says, and how many frames there
-/// are.
+/// Passes the packets of a whole file in memory to `take` one by one; returns the header and the number of frames.
 ///
 /// # Errors
-/// Where the file is damaged; packets before the damage were given.
+/// If the file is damaged; packets before the damage have been passed on.
 pub fn packets(
     file: &[u8],
     take: &mut dyn FnMut(&Container, &[u8]),

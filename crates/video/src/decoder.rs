@@ -1,8 +1,8 @@
-//! The decoder: a frame rebuilt from whatever packets of it have come.
+//! The decoder: rebuilds a frame from those of its packets that have arrived.
 //!
-//! Coefficients that have not come are zero, which takes detail from the picture where they belong and nothing
-//! else. In the three lowest sub-bands zero would be a hole of grey, so there the last frame's coefficients
-//! stay. A packet is decoded apart and put into its place only when all of it is sound.
+//! Missing coefficients are zero, which only takes detail from the picture where they belong. In the three
+//! lowest sub-bands zero would be a grey hole, so there the last frame's coefficients stay. A packet is
+//! decoded separately and put into its place only when all of it is valid.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::packet::{Label, PacketError};
 use crate::subband::{Layout, Levels};
 use crate::transform::Plane;
 
-/// How much of a sub-band has come.
+/// How much of a sub-band has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// Nothing.
@@ -29,9 +29,10 @@ pub enum Coverage {
 #[derive(Clone, Debug)]
 pub struct Decoder {
     layout: Layout,
-    /// What has come of the frame; in the lowest sub-bands also what came last.
+    /// The coefficients of the frame that have arrived; in the lowest sub-bands, where missing,
+    /// those of earlier frames.
     planes: [Plane; PLANES],
-    /// Which coefficients have come.
+    /// Which coefficients have arrived.
     came: [Vec<bool>; PLANES],
     /// How many of each sub-band.
     counts: Vec<usize>,
@@ -42,7 +43,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that begins with frame `first`. Before anything has come, a frame is grey.
+    /// A decoder that begins with frame `first`. Until a packet arrives, a frame is grey.
     pub fn new(size: FrameSize, levels: Levels, first: u32) -> Decoder {
         let layout = Layout::new(size, levels);
         let planes = [0, 1, 2].map(|plane| Plane::new(size.plane(plane)));
@@ -71,7 +72,7 @@ impl Decoder {
     /// Takes a packet of this frame.
     ///
     /// # Errors
-    /// Where it is none, or nothing that can be used; the frame is as it was then.
+    /// If it is not a packet, or not usable; the frame is then unchanged.
     pub fn receive(&mut self, packet: &[u8]) -> Result<Label, PacketError> {
         let (label, coded) = Label::read(packet)?;
         self.place(&label, coded)?;
@@ -104,7 +105,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// How much of a sub-band of this frame has come.
+    /// How much of a sub-band of this frame has arrived.
     pub fn coverage(&self, subband: u8) -> Coverage {
         let all = self.layout.subbands()[usize::from(subband)].coefficients();
         match self.counts[usize::from(subband)] {
@@ -114,12 +115,12 @@ impl Decoder {
         }
     }
 
-    /// Whether nothing of this frame has come.
+    /// Whether nothing of this frame has arrived.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| *count == 0)
     }
 
-    /// Rebuilds the frame from what has come, and begins the next one.
+    /// Rebuilds the frame from what has arrived, and begins the next one.
     pub fn finish(&mut self) -> &Frame {
         for number in 0..PLANES {
             let picture = &mut self.picture[number];
@@ -135,7 +136,7 @@ impl Decoder {
         &self.rebuilt
     }
 
-    /// Forgets all that came, but for the lowest sub-bands.
+    /// Forgets all that arrived, except the lowest sub-bands.
     fn forget(&mut self) {
         self.came.iter_mut().for_each(|came| came.fill(false));
         self.counts.fill(0);
@@ -181,7 +182,7 @@ mod tests {
             for levels in 1..=6 {
                 let mut decoder = Decoder::new(size, Levels::new(levels).expect("levels"), 0);
                 for (frame, packets) in clip(size, levels, 2) {
-                    // In whatever order they come.
+                    // In any order.
                     for (label, packet) in packets.iter().rev() {
                         assert_eq!(decoder.receive(packet), Ok(*label));
                     }

@@ -16,7 +16,7 @@ pub(crate) const GREY: i32 = 128;
 /// Limits of a packet that can be given.
 pub const PACKET_BYTES: RangeInclusive<usize> = PACKET_BYTES_MIN..=PACKET_BYTES_MAX;
 
-/// What an encoder is told.
+/// The settings of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderSettings {
     /// The size of all frames.
@@ -71,10 +71,10 @@ impl Encoder {
         })
     }
 
-    /// Gives the packets of the next frame to `send`, each with its label.
+    /// Passes the packets of the next frame to `send`, each with its label.
     ///
     /// # Panics
-    /// If the frame has another size than was agreed on.
+    /// If the frame's size is not that of the settings.
     pub fn encode(&mut self, frame: &Frame, send: &mut dyn FnMut(Label, Vec<u8>)) {
         assert_eq!(frame.size(), self.layout.size(), "all frames have one size");
         for (number, plane) in self.planes.iter_mut().enumerate() {

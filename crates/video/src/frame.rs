@@ -1,6 +1,6 @@
 //! Frames in I420: a plane of luma and two planes of chroma at half the width and height.
 //!
-//! A raw file (`.yuv`) is such frames one after the other, without a header: its reader has to be told the size.
+//! A raw file (`.yuv`) is such frames one after the other, without a header: its reader has to know the size.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub struct FrameSize {
     height: u16,
 }
 
-/// Why something is no frame.
+/// Why something is not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// Not two numbers with an x between them.
@@ -44,7 +44,7 @@ pub enum FrameError {
     Bytes {
         /// The size that was agreed on.
         size: FrameSize,
-        /// The bytes that there are.
+        /// The number of bytes given.
         bytes: usize,
     },
 }
@@ -167,7 +167,7 @@ impl Frame {
 /// The frames of a raw file, in order.
 ///
 /// # Errors
-/// [`FrameError::Bytes`] where something is left over that is no whole frame.
+/// [`FrameError::Bytes`] if something shorter than a frame is left over.
 pub fn raw_frames(
     size: FrameSize,
     bytes: &[u8],

@@ -10,17 +10,17 @@
 //!                        (subband)                 (packet)                                  (psnr)
 //! ```
 //!
-//! - A [`Frame`] is a picture in I420. [`transform`] splits each plane reversibly, in integers, and [`subband`] says
-//!   which rectangle of the result is which sub-band, and why there are 33 of them.
+//! - A [`Frame`] is a picture in I420. [`transform`] splits each plane reversibly, in integers, and [`subband`]
+//!   defines which rectangle of the result is which sub-band, and explains why there are 33 of them.
 //! - [`entropy`] codes the coefficients of one packet and of no other: the loss of a packet harms nothing but itself.
 //!   There is no quantiser (its step is 1), so all packets together are the frame to the last bit.
 //! - A [`packet`] begins with a label of twenty bytes at fixed places, which is all that a router has to read.
-//! - The [`Encoder`] makes the packets of a frame; the [`Receiver`] brings packets that arrived to the [`Decoder`],
-//!   which rebuilds the frame from whatever there is; [`psnr`] says how much was lost.
-//! - A [`container`] is a file of packets. [`synthetic`] makes a clip for those who have none.
+//! - The [`Encoder`] makes the packets of a frame; the [`Receiver`] passes packets that arrive to the [`Decoder`],
+//!   which rebuilds the frame from what there is; [`psnr`] measures how much was lost.
+//! - A [`container`] is a file of packets. [`synthetic`] makes a clip where none is at hand.
 //!
-//! All that is read was written by somebody else: sizes, numbers and lengths have limits, and what breaks one is an
-//! error. Memory is that of a few frames of the agreed size, whatever arrives.
+//! All input is untrusted: sizes, numbers and lengths have limits, and a value beyond one is an error. Memory is
+//! that of a few frames of the given size, whatever arrives.
 #![no_std]
 
 extern crate alloc;

@@ -7,9 +7,9 @@
 //!   │ 'W'    │version │sub-band│levels  │frame           │width   │height  │first coefficient│count   │checksum│…
 //! ```
 //!
-//! A router that drops by frequency needs the byte at offset 2, and 0 and 1 to know what it has before it: no other
-//! packet, no state. The checksum is that of RFC 1071 over the whole packet, itself taken as zero, so that damage in a
-//! file is noticed, which has no UDP around it.
+//! A router that drops by frequency needs the byte at offset 2, and 0 and 1 to recognise the packet: no other
+//! packet, no state. The checksum is that of RFC 1071 over the whole packet, itself taken as zero, so that damage is
+//! noticed in a file, too, where there is no UDP checksum.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ pub const SUBBAND_OFFSET: usize = 2;
 pub const LABEL_BYTES: usize = 20;
 const CHECKSUM_OFFSET: usize = 18;
 
-/// Bytes of a packet at most, unless told otherwise: what goes through Ethernet with room for tunnels.
+/// The default limit for bytes of a packet: fits into an Ethernet frame with room for tunnels.
 pub const PACKET_BYTES_DEFAULT: usize = 1_400;
 /// The smallest limit that can be given: the label and some coefficients.
 pub const PACKET_BYTES_MIN: usize = LABEL_BYTES + 2 * COEFFICIENT_BYTES_MAX;
@@ -42,7 +42,7 @@ pub const PACKET_BYTES_MAX: usize = 65_507;
 pub struct Label {
     /// The number of the sub-band, 0 the lowest frequency.
     pub subband: u8,
-    /// Levels of luma, which say how many sub-bands there are.
+    /// Levels of luma, which determine how many sub-bands there are.
     pub levels: Levels,
     /// The number of the frame, from 0.
     pub frame: u32,
@@ -54,7 +54,7 @@ pub struct Label {
     pub count: u16,
 }
 
-/// Why bytes are no packet that can be used.
+/// Why bytes are not a usable packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// Shorter than a label or longer than any packet.
@@ -82,7 +82,7 @@ pub enum PacketError {
     /// A packet of a video with another size or other levels.
     #[error("a packet of another video: {0} with {1} levels")]
     OtherVideo(FrameSize, u8),
-    /// A sub-band that there is not.
+    /// A sub-band that does not exist.
     #[error("there is no sub-band {0}")]
     Subband(u8),
     /// A run that is not within its sub-band.
@@ -95,7 +95,7 @@ pub enum PacketError {
         /// How many.
         count: u16,
     },
-    /// Coefficients that have come before.
+    /// Coefficients that have arrived before.
     #[error("coefficients of sub-band {0} that have come before")]
     Repeated(u8),
     /// A packet of another frame than the one that is being rebuilt.
@@ -126,7 +126,7 @@ impl Label {
     /// The label of a packet, and the bytes behind it.
     ///
     /// # Errors
-    /// Where it is no packet, is damaged, or says what cannot be.
+    /// If it is not a packet, is damaged, or has impossible values.
     pub fn read(packet: &[u8]) -> Result<(Label, &[u8]), PacketError> {
         let length = packet.len();
         let (label, coded) =
@@ -174,10 +174,10 @@ impl Label {
         packet
     }
 
-    /// Holds the label to a video.
+    /// Checks that the label belongs to a video.
     ///
     /// # Errors
-    /// Where it is of another one, or its run is not within its sub-band.
+    /// If it belongs to another one, or its run is not within its sub-band.
     pub fn within(&self, layout: &Layout) -> Result<(), PacketError> {
         let Label { subband, levels, size, first, count, .. } = *self;
         if size != layout.size() || levels != layout.levels() {
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The bytes, for those who write a reader of their own. They must not change within a version.
+    /// The bytes of a label, for authors of other readers. They must not change within a version.
     #[test]
     fn a_label_stands_where_it_is_documented() {
         let packet = label().packet(&[0xaa, 0xbb, 0xcc]);

@@ -2,7 +2,7 @@
 //!
 //! PSNR = 10·log₁₀(255² / MSE) decibels, with MSE the mean squared difference of samples. It is infinite where the
 //! two are identical. Of several frames there are two: that of the mean of their MSE, and the mean of their PSNR,
-//! which has no value when one of them is infinite; who averages says which.
+//! which has no value when one of them is infinite; an average has to state which it is.
 
 use crate::frame::{Frame, PLANES};
 
@@ -52,7 +52,7 @@ impl Distortion {
         self.squares == 0
     }
 
-    /// PSNR in decibels; none where it is infinite.
+    /// PSNR in decibels; `None` if it is infinite.
     pub fn psnr_db(self) -> Option<f64> {
         let mean = self.squares as f64 / self.samples as f64;
         (!self.is_none()).then(|| 10.0 * libm::log10(PEAK * PEAK / mean))

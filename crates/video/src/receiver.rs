@@ -1,8 +1,9 @@
-//! The receiver: packets as they arrive into frames in order, every packet counted under what became of it.
+//! The receiver: turns packets as they arrive into frames in order, and counts every packet by its fate.
 //!
-//! A frame is finished by the first packet of a later one, or by the end. Frames of which nothing came are rebuilt
-//! like any other, from what the last ones left. A packet of a frame that is finished is late and is counted,
-//! and a frame number more than [`FRAMES_LOST_MAX`] ahead is refused, so that no packet can make frames without end.
+//! A frame is finished by the first packet of a later one, or by the end. Frames of which nothing arrived are
+//! rebuilt like any other, from what the last ones left. A packet of a frame that is finished is late and is
+//! counted, and a frame number more than [`FRAMES_LOST_MAX`] ahead is refused, so that no packet can produce
+//! frames without end.
 
 use alloc::vec::Vec;
 
@@ -11,7 +12,7 @@ use crate::frame::{Frame, FrameSize};
 use crate::packet::{Label, PacketError};
 use crate::subband::Levels;
 
-/// Frames in a row of which nothing came, at most.
+/// The most frames in a row of which nothing may arrive.
 pub const FRAMES_LOST_MAX: u32 = 1_000;
 
 /// What became of packets: `packets = used + above + late + repeated + refused`.
@@ -25,17 +26,17 @@ pub struct Counts {
     pub above: u64,
     /// Those of frames that were finished.
     pub late: u64,
-    /// Those whose coefficients had come before.
+    /// Those whose coefficients had arrived before.
     pub repeated: u64,
     /// Those that are damaged, of another video, or no packets at all.
     pub refused: u64,
     /// Frames that were finished: `frames = frames_whole + frames_partial + frames_empty`.
     pub frames: u64,
-    /// Frames of which all sub-bands came.
+    /// Frames of which all sub-bands arrived.
     pub frames_whole: u64,
     /// Frames of which something is missing.
     pub frames_partial: u64,
-    /// Frames of which nothing came.
+    /// Frames of which nothing arrived.
     pub frames_empty: u64,
 }
 
@@ -52,7 +53,7 @@ impl Counts {
     }
 }
 
-/// What is done with a finished frame, and with how much of each of its sub-bands came.
+/// Called with a finished frame, and how much of each of its sub-bands arrived.
 pub type Show<'a> = &'a mut dyn FnMut(&Frame, &[Coverage]);
 
 /// Packets into frames.
@@ -66,16 +67,16 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver whose first frame is 0, and which keeps packets of the `keep` lowest sub-bands alone.
+    /// A receiver whose first frame is 0, and which keeps only packets of the `keep` lowest sub-bands.
     pub fn new(size: FrameSize, levels: Levels, keep: u8) -> Receiver {
         let decoder = Decoder::new(size, levels, 0);
         Receiver { decoder, keep, counts: Counts::default(), coverage: Vec::new() }
     }
 
-    /// Takes a packet, and shows the frames that it finishes. Of a packet that was taken, the label is returned.
+    /// Takes a packet, and shows the frames that it finishes. Returns the label of a packet that was used.
     ///
     /// # Errors
-    /// Where nothing of it is used; it is counted in any case.
+    /// If nothing of it is used; it is counted in any case.
     pub fn receive(&mut self, packet: &[u8], show: Show<'_>) -> Result<Label, PacketError> {
         self.counts.packets += 1;
         let taken = self.take(packet, show);
@@ -108,10 +109,10 @@ impl Receiver {
         Ok(label)
     }
 
-    /// Shows the frames that are left, so that there are `frames` in all, and says what became of everything.
+    /// Shows the remaining frames, so that there are `frames` in all, and returns the final counts.
     ///
     /// # Errors
-    /// [`PacketError::FarAhead`] where more of them would be lost in a row than may be.
+    /// [`PacketError::FarAhead`] if more of them would be lost in a row than allowed.
     pub fn finish(mut self, frames: u32, show: Show<'_>) -> Result<Counts, PacketError> {
         if frames.saturating_sub(self.decoder.frame()) > FRAMES_LOST_MAX {
             return Err(PacketError::FarAhead(frames));
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!((counts.frames_whole, counts.packets), (3, counts.used));
     }
 
-    /// Packets in any order, doubled, damaged, cut and made up: all are counted, and all frames come.
+    /// Packets in any order, duplicated, damaged, cut and forged: all are counted, and all frames are shown.
     #[test]
     fn whatever_arrives_is_counted_and_makes_the_frames_there_are() {
         let mut rng = Rng::new(6, 0x4ec, 0);
@@ -198,7 +199,7 @@ mod tests {
                     }
                     2 => packet.iter_mut().for_each(|byte| *byte = rng.below(256) as u8),
                     3 => {
-                        // Sound but for its coefficients.
+                        // Valid except for its coefficients.
                         let (label, coded) = Label::read(&packet).expect("a packet");
                         let coded: Vec<u8> = coded.iter().map(|_| rng.below(256) as u8).collect();
                         packet = label.packet(&coded);

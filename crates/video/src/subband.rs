@@ -2,11 +2,12 @@
 //!
 //! # Why 33
 //!
-//! The paper says that its "test video sequence uses 33 subbands", numbered from the lowest frequency to the highest
-//! (DER, section 5.2 and figure 8), and no more. Figure 8 counts how often each sub-band came in eight successive
-//! frames, up to eight times, so every frame has all 33 and no sub-band spans several frames: the transform is one
-//! of space, frame by frame. A plane that is split L times has 3L + 1 sub-bands. The clips are QCIF, with chroma at
-//! half the width and height, so one level less brings chroma to the approximation that luma has, and
+//! The paper says that its "test video sequence uses 33 subbands", numbered from the lowest frequency to the
+//! highest (DER, section 5.2 and figure 8), and no more. Figure 8 counts how often each sub-band arrived in eight
+//! successive frames, up to eight times, so every frame has all 33 and no sub-band spans several frames: the
+//! transform is spatial, frame by frame. A plane that is split L times has 3L + 1 sub-bands. The clips are QCIF,
+//! with chroma at half the width and height, so one level less brings chroma to the approximation that luma has,
+//! and
 //!
 //! ```text
 //!   luma 176x144, 4 levels  ──►  3·4 + 1 = 13 sub-bands, the lowest 11x9
@@ -14,9 +15,9 @@
 //!   V     88x72,  3 levels  ──►  3·3 + 1 = 10 sub-bands, the lowest 11x9
 //! ```
 //!
-//! make 33. That is our reading, not the paper's word; nothing else that we found gives the number, and the paper's
-//! rates (1.3 and 2.6 Mb/s at 12 frames a second: 2.8 and 1.4 to 1) are those of lossless frames each coded by
-//! itself. With other numbers of levels, L for luma and L − 1 for chroma, there are 9L − 3.
+//! make 33. That is our reading, not the paper's statement; nothing else that we found gives the number, and the
+//! paper's rates (1.3 and 2.6 Mb/s at 12 frames a second: 2.8 and 1.4 to 1) are those of lossless frames each coded
+//! by itself. With other numbers of levels, L for luma and L − 1 for chroma, there are 9L − 3.
 //!
 //! # Their order
 //!
@@ -43,7 +44,7 @@ impl Levels {
     /// Four, which makes 33 sub-bands.
     pub const PAPER: Levels = Levels(4);
 
-    /// So many levels; nothing unless they are 1 to [`LEVELS_MAX`].
+    /// This many levels; `None` unless they are 1 to [`LEVELS_MAX`].
     pub const fn new(levels: u8) -> Option<Levels> {
         if 1 <= levels && levels <= LEVELS_MAX { Some(Levels(levels)) } else { None }
     }
@@ -108,7 +109,7 @@ impl Subband {
         Subband { plane, level, direction, left, top, width, height }
     }
 
-    /// Coefficients of the sub-band; none where a plane is too small to be split so often.
+    /// Coefficients of the sub-band; zero if a plane is too small to be split that often.
     pub fn coefficients(&self) -> usize {
         self.width * self.height
     }

@@ -1,4 +1,4 @@
-//! A clip that is made, not filmed: a moving zone plate and seeded noise, free for everybody.
+//! A synthetic clip: a moving zone plate and seeded noise, free for anyone to use.
 //!
 //! The zone plate is a cosine of the squared distance from a centre, which has every frequency in every
 //! direction somewhere, and its centre moves on a circle, so that frames differ. The lower a sample stands, the more

@@ -1,4 +1,4 @@
-//! The wavelet transform of a plane: LeGall's 5/3 filter by lifting, in integers, without a loss.
+//! The wavelet transform of a plane: LeGall's 5/3 filter by lifting, in integers, without loss.
 //!
 //! One level splits a line x of samples into its approximation s, the even places, and its details d, the odd ones
 //! (ISO/IEC 15444-1, annex F; Calderbank, Daubechies, Sweldens and Yeo 1998):
@@ -8,8 +8,8 @@
 //!   s[n] = x[2n]   + ⌊(d[n−1] + d[n] + 2) / 4⌋      corrected so that the mean of the line is kept
 //! ```
 //!
-//! **Why nothing is lost.** Each step adds to the places of one parity something that depends on the other
-//! parity alone. Whoever has the result has what was added, rounding and all, and takes it off again in the reverse
+//! **Why nothing is lost.** Each step adds to the places of one parity something that depends on the other parity
+//! alone. The inverse can compute from the result what was added, rounding and all, and subtracts it in the reverse
 //! order. At its ends a line is mirrored.
 //!
 //! A plane is split along its rows and then along its columns; the quarter that is an approximation in both
@@ -18,8 +18,8 @@
 //!
 //! **How large it becomes.** Of lines within ±m, details are within ±2m and approximations within ±1.5m, rounding
 //! apart; after six levels in two directions samples of eight bits stay within fifteen ([`LARGEST`]).
-//! Backwards, a level adds at most 5.25 times the largest detail, so that whatever is within ±[`LARGEST`]
-//! stays within twenty-one bits: nothing overflows, whoever made the coefficients up.
+//! Backwards, a level adds at most 5.25 times the largest detail, so that any coefficients within
+//! ±[`LARGEST`] stay within twenty-one bits: nothing overflows, even with forged ones.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane of zeros of so many columns and rows.
+    /// A plane of zeros with this many columns and rows.
     pub fn new((width, height): (usize, usize)) -> Plane {
         let longest = width.max(height);
         Plane {
@@ -111,7 +111,7 @@ impl Plane {
     }
 }
 
-/// The length of an approximation after so many levels: halved and rounded up each time.
+/// The length of an approximation after this many levels: halved and rounded up each time.
 pub const fn side(length: usize, levels: u8) -> usize {
     length.div_ceil(1 << levels)
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use nilometer_stat::Rng;
 
-    /// The sample at any place of a line that goes on mirrored at both of its ends.
+    /// The sample at any place of a line that is mirrored at both of its ends.
     fn mirrored(line: &[i64], at: i64) -> i64 {
         let last = line.len() as i64 - 1;
         if last == 0 {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Signs that make a sum of the filter as large as it can be, where chance finds them.
+    /// Random signs, some of which make a sum of the filter as large as it can be.
     #[test]
     fn coefficients_of_bytes_stay_within_fifteen_bits() {
         let mut rng = Rng::new(2, 0x71de, 0);

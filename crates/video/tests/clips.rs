@@ -88,7 +88,7 @@ impl Coded {
     }
 }
 
-/// The frames of a public clip; says in one line what is skipped where it is not there.
+/// The frames of a public clip; prints in one line what is skipped if it is missing.
 fn public(file: &str) -> Option<Vec<Frame>> {
     let Some(folder) = std::env::var_os("NILOMETER_DATA") else {
         println!("skipped: {file} (set NILOMETER_DATA)");

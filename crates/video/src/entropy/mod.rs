@@ -5,8 +5,8 @@
 //! are learnt within the packet ([`range_coder`]).
 //!
 //! **Context.** Where neighbours are large, a coefficient is probably large, too. The neighbours that the decoder
-//! has by then (W before it, N above it, NW and NE) make it one of `CLASSES` classes, each with probabilities of
-//! its own:
+//! has by then (W before it, N above it, NW and NE) assign it to one of `CLASSES` classes, each with
+//! probabilities of its own:
 //!
 //! ```text
 //!   NW  N  NE          activity = 2|W| + 2|N| + |NW| + |NE|
@@ -17,7 +17,7 @@
 //! packet is used, so that none is missed when it is lost.
 //!
 //! **Limits.** A run has at most [`RUN_MAX`] coefficients and a magnitude at most fifteen digits. Any bytes decode to
-//! some coefficients within these limits or to an error, in time and memory for as many as were asked for.
+//! some coefficients within these limits or to an error, in time and memory proportional to the number requested.
 
 pub mod range_coder;
 
@@ -53,9 +53,9 @@ pub enum EntropyError {
 #[derive(Clone, Copy, Debug)]
 struct Class {
     is_zero: Probability,
-    /// Whether the magnitude has more digits than so many.
+    /// Whether the magnitude has more digits than the index.
     more: [Probability; DIGITS_MAX],
-    /// The digit below the first, of magnitudes with so many digits.
+    /// The digit below the first, by the number of digits.
     second: [Probability; DIGITS_MAX],
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_worst_coefficients_fit_where_they_are_said_to() {
-        // Zeros until all is learnt, and then what was never seen.
+        // Zeros until the probabilities have settled, and then an unseen value.
         for zeros in [0, 1, 100, 5_000] {
             let mut values = alloc::vec![0; zeros];
             values.extend([LARGEST, -LARGEST, 1, LARGEST, 0, 0, 0, LARGEST]);

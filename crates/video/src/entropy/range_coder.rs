@@ -1,11 +1,11 @@
 //! A binary range coder with adaptive probabilities, after Martin (1979) and LZMA.
 //!
 //! The coder narrows an interval [low, low + range) of 32-bit numbers by each bit: to its lower part for a 0, in
-//! proportion to the probability of a 0, to the rest for a 1. When the interval is shorter than 2²⁴, its leading byte
-//! is settled but for a carry, and leaves. Any number of the last interval tells all of the bits; the one with most
-//! zeros at its end is taken, and they are left out, because a decoder reads zeros behind the end.
+//! proportion to the probability of a 0, to the rest for a 1. When the interval is shorter than 2²⁴, its leading
+//! byte is settled but for a carry, and is output. Any number of the last interval determines all of the bits; the
+//! one with most zeros at its end is taken, and they are left out, because a decoder reads zeros behind the end.
 //!
-//! A probability learns: a share of the way to the bit that came, half at first and a thirty-second in the end, so
+//! A probability adapts: it moves a share of the way to each bit, half at first and a thirty-second in the end, so
 //! that the statistics of a packet are found within a few dozen bits. Packets begin with nothing learnt: that is the
 //! price of their independence.
 
@@ -15,15 +15,15 @@ use alloc::vec::Vec;
 const RANGE_MIN: u32 = 1 << 24;
 /// Bits of a probability that divide the interval.
 const SCALE_BITS: u32 = 12;
-/// An old probability moves 2⁻⁵ of the way to what came.
+/// A settled probability moves 2⁻⁵ of the way to each bit.
 const SLOWEST_SHIFT: u8 = 5;
 /// Bytes of the interval that are not yet settled when the last bit is in; those that are zero are left out.
 pub(super) const TAIL_BYTES: usize = 4;
 
-/// How probable a 0 is, learnt from the bits that came.
+/// How probable a 0 is, learnt from the bits so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Probability {
-    /// In 2⁻¹⁶; never so near to 0 or 1 that a bit would have no interval.
+    /// In units of 2⁻¹⁶; never so near to 0 or 1 that a bit would have no interval.
     of_zero: u16,
     shift: u8,
 }
@@ -82,7 +82,7 @@ impl RangeEncoder {
         }
     }
 
-    /// Codes the lowest `count` bits of a number, all of them even chances.
+    /// Codes the lowest `count` bits of a number, each with even probability.
     pub fn encode_even(&mut self, number: u32, count: u32) {
         for place in (0..count).rev() {
             self.range >>= 1;
@@ -96,12 +96,12 @@ impl RangeEncoder {
         }
     }
 
-    /// Bytes that [`RangeEncoder::finish`] would give now, at most.
+    /// The most bytes that [`RangeEncoder::finish`] would return now.
     pub fn bytes_at_most(&self) -> usize {
         self.out.len() + usize::from(self.held.is_some()) + self.full + TAIL_BYTES
     }
 
-    /// The bytes that tell all bits.
+    /// The bytes that encode all bits.
     pub fn finish(mut self) -> Vec<u8> {
         let end = self.low + u64::from(self.range);
         let rounded = |bits: u32| ((self.low + (1 << bits) - 1) >> bits) << bits;
@@ -119,7 +119,7 @@ impl RangeEncoder {
         let (byte, carry) = ((self.low >> 24) as u8, (self.low >> 32) as u8);
         self.low = (self.low << 8) & 0xffff_ff00;
         let Some(held) = self.held else {
-            // Nothing is before the first byte, and no carry leads there.
+            // There is no byte before the first, and no carry reaches one.
             self.held = Some(byte);
             return;
         };
@@ -139,7 +139,7 @@ impl Default for RangeEncoder {
     }
 }
 
-/// Bytes into bits; any bytes are some bits, so whoever reads them has to know how many there are.
+/// Decodes bytes into bits; any bytes are some bits, so the caller has to know how many there are.
 #[derive(Clone, Debug)]
 pub struct RangeDecoder<'a> {
     /// How far above the interval's lower end the number is.
@@ -173,7 +173,7 @@ impl<'a> RangeDecoder<'a> {
         bit
     }
 
-    /// A number of `count` bits, all of them even chances.
+    /// A number of `count` bits, each with even probability.
     pub fn decode_even(&mut self, count: u32) -> u32 {
         let mut number = 0;
         for _ in 0..count {
