@@ -45,7 +45,7 @@ pub(super) const STORE_BYTE: u8 = 0x73;
 pub(super) const STORE_HALF: u8 = 0x6b;
 pub(super) const STORE_WORD: u8 = 0x63;
 pub(super) const STORE_DOUBLE: u8 = 0x7b;
-/// An atomic operation on 64 bits; which one, its value says.
+/// An atomic operation on 64 bits; the instruction's value selects it.
 pub(super) const ATOMIC: u8 = 0xdb;
 pub(super) const ATOMIC_ADD: i32 = 0x00;
 pub(super) const ATOMIC_EXCHANGE: i32 = 0xe1;
@@ -69,7 +69,7 @@ pub(super) const MOVE_REGISTER: u8 = 0xbf;
 /// Of 32 bits; the upper ones become zero.
 pub(super) const MOVE_SHORT: u8 = 0xb4;
 pub(super) const MOVE_SHORT_REGISTER: u8 = 0xbc;
-/// Makes as many bits as the value says, as they stand in a packet, a number of the machine's.
+/// Converts as many bits as the value gives from network byte order to the machine's.
 pub(super) const FROM_NETWORK: u8 = 0xdc;
 pub(super) const IF_EQUAL: u8 = 0x15;
 pub(super) const IF_EQUAL_REGISTER: u8 = 0x1d;
@@ -85,7 +85,7 @@ pub(super) const EXIT: u8 = 0x95;
 
 /// In the source register of a load of 64 bits: the value is the descriptor of a map.
 pub(super) const MAP_DESCRIPTOR: u8 = 1;
-/// In the same place: the address of the map's only value is meant.
+/// In the same place: the address of the map's only value.
 pub(super) const MAP_VALUE: u8 = 2;
 
 /// One instruction as little-endian machines have it in memory.
@@ -159,7 +159,7 @@ impl Assembly {
     }
 }
 
-/// Loads a program of a type; the error carries what the verifier said.
+/// Loads a program of a type; the error carries the verifier's log.
 pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
     #[repr(C)]
     struct Load {
@@ -172,8 +172,8 @@ pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
         log: u64,
     }
     ensure!(cfg!(target_endian = "little"), "BPF programs are written for little-endian only");
-    // A log that has no room for what the verifier says makes a sound program fail, so the log is asked
-    // for only when there is something to explain.
+    // A log too small for the verifier's output makes a sound program fail, so the log is requested
+    // only when there is something to explain.
     let mut log = vec![0u8; 1 << 16];
     let mut attributes = Load {
         program_type,
@@ -232,7 +232,7 @@ pub(super) struct SharedMap {
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
-    /// A map of one value of so many bytes, all of them zero.
+    /// A map of one value of `bytes` bytes, all of them zero.
     pub(super) fn new(bytes: usize) -> io::Result<SharedMap> {
         let shape = MapShape {
             map_type: MAP_TYPE_ARRAY,

@@ -14,8 +14,8 @@ use super::netlink::Netlink;
 /// What the bridge is called in its namespace.
 const BRIDGE: &str = "br0";
 
-/// Joins interfaces of a namespace by a bridge, which is up; they may still be down. Between those that are `isolated`
-/// nothing passes.
+/// Joins interfaces of a namespace by a bridge, which is up; they may still be down. Nothing passes between those
+/// that are `isolated`.
 ///
 /// # Errors
 /// When the kernel has no bridges (CONFIG_BRIDGE), or an interface cannot be a port of one.
@@ -55,7 +55,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Lets nothing pass between a port and others of which the same is said (Linux 4.18).
+    /// Isolates a port: nothing passes between isolated ports (Linux 4.18).
     fn isolate(&mut self, port: &str) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = self.link(port)?.index;

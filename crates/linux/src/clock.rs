@@ -16,7 +16,7 @@ pub fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// CPU time so far of a thread of this process, which does not notice; none where it has ended.
+/// CPU time so far of a thread of this process, which is not disturbed; `None` if it has ended.
 pub fn thread_time_of(thread_id: i32) -> Option<Duration> {
     // How Linux names the CPU clock of one thread (CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED).
     let clock = (!thread_id << 3) | 6;
@@ -44,7 +44,7 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// The middle of values, the upper one of two.
+/// The median of values, the upper one of two.
 ///
 /// # Panics
 /// When there are none.
@@ -88,7 +88,7 @@ mod tests {
         assert!(thread_time_of(thread_id()).expect("this one") >= Duration::ZERO);
         drop(end);
         worker.join().expect("no panic");
-        // (No system has so many.)
+        // (No system has that many.)
         assert_eq!(thread_time_of(5_000_000), None);
     }
 

@@ -1,9 +1,9 @@
-//! Programs of others in a namespace of ours, with mounts of their own.
+//! External programs in a namespace of ours, with mounts of their own.
 //!
-//! A daemon is killed when its value goes, or when the process that started it ends, however that comes
-//! about: the kernel would see to that, but forgets it when a process gives up root, so a shell waits for
-//! the end of a pipe of ours. It is there before the daemon, and the daemon itself tells it its number
-//! before it becomes what it is to be, so that there is no moment at which we could be killed and the daemon stay.
+//! A daemon is killed when its value is dropped, or when the process that started it ends for any reason:
+//! the kernel could do that, but forgets it when a process gives up root, so a shell waits for the end of
+//! a pipe of ours. It is started before the daemon, and the daemon itself writes its process number to it
+//! before exec, so that there is no moment at which we could be killed and the daemon survive.
 
 use std::io::PipeWriter;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use super::mounts::Mounts;
 use super::namespace::Namespace;
 
-/// A process of ours, killed when this goes.
+/// A process of ours, killed when this is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -52,7 +52,7 @@ fn tell_number(pipe: libc::c_int) -> bool {
 }
 
 impl Daemon {
-    /// Starts a program in a network namespace and with these mounts; `what` names it where that fails.
+    /// Starts a program in a network namespace and with these mounts; `what` names it in errors.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -96,7 +96,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Ends it as SIGKILL does, without a word.
+    /// Ends it as SIGKILL does, without a chance to clean up.
     pub fn kill(&mut self) {
         // The watcher first, or it would kill the next process with the daemon's number. These calls fail only for
         // processes that have ended.

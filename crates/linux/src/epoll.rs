@@ -3,8 +3,9 @@
 //! `epoll_wait` counts milliseconds, which would put steps into inter-connection times (Harpoon
 //! filled them by spinning; its Figure 7 shows what the scheduler made of that). `epoll_pwait2`
 //! (Linux 5.11) takes nanoseconds, and a thread whose timer slack is small wakes within some
-//! microseconds, so the loop needs no timer descriptor. Where an idle processor has to wake first it is some tens of
-//! microseconds, so a loop that plays the pauses of an original wakes early and spins for the rest.
+//! microseconds, so the loop needs no timer descriptor. If an idle processor has to wake first it
+//! takes some tens of microseconds, so a loop that replays the pauses of an original wakes early
+//! and spins for the rest.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -29,7 +30,7 @@ pub const EARLY: Duration = Duration::from_micros(60);
 /// How much longer than it spun a thread does not spin.
 const SLEEP_PER_SPIN: u32 = 4;
 
-/// What the kernel said of one descriptor.
+/// What the kernel reported for one descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// As given to [`Epoll::add`].
@@ -43,7 +44,7 @@ pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
     count: usize,
-    /// Not before then may it spin again.
+    /// The moment from which it may spin again.
     may_spin_from: Option<Instant>,
 }
 
@@ -76,7 +77,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, socket, interest, key)
     }
 
-    /// Watches `socket` no more.
+    /// Stops watching `socket`.
     ///
     /// # Errors
     /// The kernel's: it was not watched.
@@ -94,7 +95,7 @@ impl Epoll {
         if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Waits until something happens or `limit` has passed, and says how many events there are;
+    /// Waits until something happens or `limit` has passed, and returns the number of events;
     /// [`Epoll::event`] reads them. A signal ends the wait with none.
     ///
     /// # Errors
@@ -127,8 +128,8 @@ impl Epoll {
         }
     }
 
-    /// As [`Epoll::wait`], but not late by what waking takes: the thread wakes [`EARLY`] before the limit and spins for the
-    /// rest. It spins for at most a fifth of its time; beyond that it waits as [`Epoll::wait`] does.
+    /// As [`Epoll::wait`], but without the delay of waking: the thread wakes [`EARLY`] before the limit and spins for
+    /// the rest. It spins for at most a fifth of its time; beyond that it waits as [`Epoll::wait`] does.
     ///
     /// # Errors
     /// As [`Epoll::wait`].

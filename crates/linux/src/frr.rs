@@ -1,13 +1,14 @@
 //! FRR's daemons in a namespace: a routing suite beside a device under test, or as its control plane.
 //!
-//! Here they meet in a folder of their own, in memory that is mounted for them alone ([`super::mounts`]),
-//! so that several suites on one machine, and the machine's own, do not know of each other, and nothing is
-//! left of them however they and we end. What they put elsewhere, below `/run` and `/var/tmp`, is there too.
+//! Here their sockets are in a folder of their own, in memory that is mounted only for them
+//! ([`super::mounts`]), so that several suites on one machine, and the machine's own, are isolated from each
+//! other, and nothing is left of them however they and we end. Their files elsewhere, below `/run` and
+//! `/var/tmp`, are there too.
 //!
 //! Debian makes a user for the daemons, to which they drop root. In a user namespace, as an ordinary user
-//! has it, there is no user but root: its numbers are not mapped, and the kernel answers "Invalid argument".
-//! There the daemons are shown a list of users in which theirs has root's numbers, which are our user's
-//! outside: they have no right that we have not.
+//! has it, there is no user but root: its numbers are not mapped, and the kernel answers "Invalid
+//! argument". There the daemons see a list of users in which theirs has root's numbers, which are our
+//! user's outside: they have no rights beyond ours.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -99,7 +100,7 @@ impl<'a> Suite<'a> {
     /// Waits until a daemon answers on its socket.
     ///
     /// # Errors
-    /// When it does not, with what it said.
+    /// When it does not, with its output.
     pub fn wait_for(&self, name: &str) -> Result<()> {
         let (socket, began) = (self.folder().join(format!("{name}.vty")), Instant::now());
         while !socket.exists() {
@@ -127,7 +128,7 @@ pub struct FrrDevice<'a> {
 /// Whether FRR's zebra starts in this namespace and answers.
 ///
 /// # Errors
-/// One line that says why not.
+/// If it does not: one line with the reason.
 pub fn try_out(namespace: &Namespace) -> Result<()> {
     let suite = Suite::new(namespace)?;
     let _zebra = suite.start("zebra", "", &[])?;
@@ -138,7 +139,7 @@ impl<'a> FrrDevice<'a> {
     /// Starts zebra and staticd with the routes of `ports`, and returns when the kernel has them.
     ///
     /// # Errors
-    /// When FRR is not there, or the routes do not come.
+    /// When FRR is not installed, or the routes do not appear.
     pub fn start(namespace: &'a Namespace, ports: &[DevicePort]) -> Result<FrrDevice<'a>> {
         let suite = Suite::new(namespace)?;
         let zebra = suite.start("zebra", "", &[])?;

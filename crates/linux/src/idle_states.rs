@@ -1,13 +1,14 @@
 //! Keeps idle processors awake while something is timed.
 //!
-//! A processor that has nothing to do halts, and one that halted takes its time to wake: some microseconds where it is
-//! real, tens where a hypervisor has to schedule it again. A packet that meets a halted processor waits as long, and so
-//! does a pause that ends. The kernel lets a process bound that (`/dev/cpu_dma_latency`, Power Management Quality of
-//! Service): as long as the file is open with a limit of 0 µs, idle processors poll. They use power, on a machine that is
-//! shared perhaps another user's; so it is for the seconds of a run, and not for a router that serves for months.
+//! A processor that has nothing to do halts, and one that halted takes its time to wake: some microseconds where it
+//! is real, tens where a hypervisor has to schedule it again. A packet that arrives at a halted processor waits for
+//! that long, and so does a pause that ends. The kernel lets a process bound that (`/dev/cpu_dma_latency`, Power
+//! Management Quality of Service): as long as the file is open with a limit of 0 µs, idle processors poll. They use
+//! power, and on a shared machine possibly another user's; so this is for the seconds of a run, and not for a
+//! router that serves for months.
 //!
-//! Only root of the machine may open the file, and not every kernel has it; a run without it is late by what halting costs,
-//! and says so.
+//! Only root of the machine may open the file, and not every kernel has it; a run without it is late by the cost of
+//! halting, and reports that.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

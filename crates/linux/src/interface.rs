@@ -1,14 +1,13 @@
-//! An interface that a port sits on: what it is called, whether it is still there, whether it may
-//! be taken at all.
+//! An interface that a port sits on: its name, whether it still exists, and whether it may be taken at all.
 //!
 //! # The rule about other people's interfaces
 //!
 //! A port takes an interface away from its host: frames that it receives no longer reach the
-//! kernel. That is what a lab wants of links that it made, and a disaster on the link by which
-//! an operator is logged in. So a port opens only in a network namespace that the program made for
-//! the purpose. It refuses where the calling thread is in the namespace in which the program was
-//! started (that of its first thread) or in that of process 1, unless `allow_foreign` was said.
-//! A program that was itself started inside of a lab's namespace has to say it, too.
+//! kernel. That is what a lab needs on links that it made, and a disaster on the link by which an
+//! operator is logged in. So a port opens only in a network namespace that the program made for the
+//! purpose. It refuses where the calling thread is in the namespace in which the program was
+//! started (that of its first thread) or in that of process 1, unless `allow_foreign` is set. A
+//! program that was itself started inside a lab's namespace has to set it, too.
 
 use std::fs;
 use std::io;
@@ -27,7 +26,7 @@ pub(super) struct Interface {
     index: u32,
     mac: MacAddress,
     mtu_bytes: u32,
-    /// Asks about the interface in its namespace, whichever thread does.
+    /// Queries the interface in its namespace, from any thread.
     control: OwnedFd,
 }
 
@@ -87,8 +86,8 @@ impl Interface {
         self.mtu_bytes + 14 + 8
     }
 
-    /// Whether it carries traffic: told to be up, and so is the other end (RFC 2863's
-    /// `ifOperStatus`); an error when it is no more.
+    /// Whether it carries traffic: this end and the other are up (RFC 2863's `ifOperStatus`); an
+    /// error when it no longer exists.
     pub(super) fn is_up(&self) -> Result<bool, PortError> {
         let gone = |error: io::Error| match error.raw_os_error() {
             Some(libc::ENODEV | libc::ENXIO) => PortError::Gone { name: self.name.clone() },
@@ -110,7 +109,7 @@ impl Interface {
     pub(super) fn failure(&self, what: &'static str, error: io::Error) -> PortError {
         let name = self.name.clone();
         match error.raw_os_error() {
-            // A socket on an interface that was removed also says ENETDOWN or ENXIO.
+            // A socket on an interface that was removed also returns ENETDOWN or ENXIO.
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EIO | libc::EBADFD) => {
                 match self.exists() {
                     true => PortError::Down { name },
@@ -155,7 +154,7 @@ pub(super) fn is_foreign() -> Result<bool> {
     let step = "cannot find out the network namespace";
     let here = inode("/proc/thread-self/ns/net").context(step)?;
     let started = inode("/proc/self/ns/net").context(step)?;
-    // Process 1 belongs to another user in a user namespace; then the start has to do.
+    // Process 1 belongs to another user in a user namespace; then only the start is compared.
     Ok(here == started || inode("/proc/1/ns/net").is_ok_and(|first| first == here))
 }
 

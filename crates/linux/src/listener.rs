@@ -1,9 +1,9 @@
-//! A UDP socket for exporters, which knows how many datagrams the kernel dropped before they were read.
+//! A UDP socket for exporters, with the number of datagrams that the kernel dropped before they were read.
 //!
-//! Exporters send in bursts and retransmit nothing, so the socket asks for a large receive buffer:
-//! beyond `net.core.rmem_max` where the process may (`SO_RCVBUFFORCE`), up to it where it may not. What
-//! found the buffer full is counted by the kernel, and asked of it whenever that is wanted (`SO_MEMINFO`),
-//! so that losses behind the last datagram that was read are known as well.
+//! Exporters send in bursts and retransmit nothing, so the socket requests a large receive buffer:
+//! beyond `net.core.rmem_max` where the process may (`SO_RCVBUFFORCE`), up to it otherwise. The kernel
+//! counts datagrams that found the buffer full; the count is read on demand (`SO_MEMINFO`), so that
+//! losses after the last datagram that was read are known as well.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 const BUFFER_BYTES: usize = 32 << 20;
 /// How long one call waits for a datagram.
 const WAIT: Duration = Duration::from_millis(50);
-/// Where the drops stand among what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS`), and how much that is.
+/// The index of the drops among the words of `SO_MEMINFO` (`SK_MEMINFO_DROPS`), and the number of words.
 const DROPS: usize = 8;
 const MEMORY_WORDS: usize = 9;
 
@@ -34,7 +34,7 @@ impl Listener {
     /// Opens a socket at `address`; port 0 takes any that is free.
     ///
     /// # Errors
-    /// When the address is not here, is taken, or may not be used.
+    /// When the address is not local, is in use, or may not be used.
     pub fn open(address: SocketAddr) -> Result<Listener> {
         let step = || format!("cannot listen on {address}");
         let domain = Domain::for_address(address);
@@ -53,7 +53,7 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The next datagram and its sender; none where none came within a short wait, or at once where
+    /// The next datagram and its sender; `None` if none arrived within a short wait, or at once if
     /// `waits` is false.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ fn force_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
             size_of_val(&size) as libc::socklen_t,
         )
     };
-    // Without the privilege the kernel gives what its limit allows.
+    // Without the privilege the kernel grants what its limit allows.
     if forced == 0 { Ok(()) } else { socket.set_recv_buffer_size(bytes) }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps so many bytes and touches all of them, in large pages where the kernel has some.
+    /// Maps this many bytes and touches all of them, in large pages where the kernel has some.
     pub(super) fn new(bytes: usize) -> io::Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mapping = Mapping::map(bytes, READ_WRITE, flags, -1, 0)?;
@@ -31,7 +31,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps so many bytes of what a descriptor stands for, from `offset` on, all pages at once.
+    /// Maps `bytes` bytes of the object behind a descriptor, from `offset` on, all pages at once.
     pub(super) fn shared(
         descriptor: &OwnedFd,
         offset: libc::off_t,

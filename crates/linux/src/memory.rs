@@ -1,27 +1,27 @@
 //! The packet memory of a router: one mapping cut into chunks, shared by all of its ports.
 //!
-//! A frame is written once, by whatever received it, and read once, by whatever sends it. Between
-//! the two only its descriptor moves ([`Packet`], eight bytes). AF_XDP asks for memory of this
-//! shape (a UMEM), the other kinds of port are content with it, so all of them use the same.
+//! A frame is written once, by the port that receives it, and read once, by the port that sends it.
+//! Between the two only its descriptor moves ([`Packet`], eight bytes). AF_XDP requires memory of
+//! this shape (a UMEM), and the other kinds of port can use it, so all of them share it.
 //!
 //! # The owner of a chunk
 //!
 //! Each chunk is *free*, *held* by the program, or *lent* to a port, whose device may write to it
-//! at any time. The memory keeps the book: a frame can be looked at only while its chunk is held,
-//! a chunk given back twice is caught at once, and at any moment free + held + lent is the number
-//! of chunks ([`PacketMemory::census`]). What a port had lent comes back when it is closed.
+//! at any time. The memory keeps account: a frame can be accessed only while its chunk is held, a
+//! chunk given back twice is caught at once, and at any moment free + held + lent is the number of
+//! chunks ([`PacketMemory::census`]). What a port had lent comes back when it is closed.
 //!
 //! # How much a port may use
 //!
-//! A port lives by its fill ring: chunks that the device may receive into. If chunks went to
-//! the first to ask, one busy port with a long queue would take all of them, and a quiet one
-//! would lose its next packet for want of a place to put it. So each port has an *account*. A
-//! chunk is booked on the account of the port that received into it until it is given back,
-//! wherever the packet went meanwhile. An account may always use its reserve; beyond that it
-//! draws on what is not reserved, as long as there is some. With the reserves of all accounts
-//! no more than the chunks, a chunk within the reserve is always there: every account that uses
-//! more than its reserve has taken the difference from the common part. This is the shared buffer
-//! of a switch chip, and costs two additions per chunk.
+//! A port lives by its fill ring: chunks that the device may receive into. If chunks went to the
+//! first taker, one busy port with a long queue would take all of them, and a quiet one would lose
+//! its next packet for lack of a chunk. So each port has an *account*. A chunk is booked on the
+//! account of the port that received into it until it is given back, wherever the packet goes
+//! meanwhile. An account may always use its reserve; beyond that it draws on what is not reserved,
+//! as long as there is some. With the reserves of all accounts no more than the chunks, a chunk
+//! within the reserve is always there: every account that uses more than its reserve has taken the
+//! difference from the common part. This is the shared buffer of a switch chip, and costs two
+//! additions per chunk.
 //!
 //! # Head-room
 //!
@@ -122,9 +122,9 @@ pub struct PacketMemory {
     identity: u64,
     chunk_bytes: u32,
     free: Vec<u32>,
-    /// Of each chunk whether it is free, held or lent, and to which port.
+    /// For each chunk whether it is free, held or lent, and to which port.
     owner: Vec<u8>,
-    /// Of each chunk that is not free, on whose account it is booked.
+    /// For each chunk that is not free, the account on which it is booked.
     booked_on: Vec<u8>,
     /// Of each chunk the mark of the packet in it, or zero.
     marks: Vec<Mark>,
@@ -166,7 +166,7 @@ impl PacketMemory {
         })
     }
 
-    /// A chunk for a packet of the program's own; none when its reserve and the common part are
+    /// A chunk for a packet of the program's own; `None` when its reserve and the common part are
     /// used up.
     pub fn take(&mut self) -> Option<Buffer> {
         self.book(MemoryUser::PROGRAM, HELD).map(Buffer)
@@ -176,7 +176,7 @@ impl PacketMemory {
     ///
     /// # Panics
     ///
-    /// When the chunk has no holder: it was given back already, or a port has it.
+    /// When the chunk is not held: it was given back already, or a port has it.
     pub fn give(&mut self, buffer: impl Into<Buffer>) {
         self.release(buffer.into().0, HELD);
     }
@@ -185,7 +185,7 @@ impl PacketMemory {
     ///
     /// # Panics
     ///
-    /// When its chunk has no holder, or when it would leave the chunk.
+    /// When its chunk is not held, or when it would leave the chunk.
     pub fn frame(&self, packet: &Packet) -> &[u8] {
         let start = self.locate(packet, 0);
         // SAFETY: `locate` found the bytes within the mapping, in a chunk that the program holds,
@@ -204,7 +204,7 @@ impl PacketMemory {
         unsafe { std::slice::from_raw_parts_mut(start, usize::from(packet.bytes)) }
     }
 
-    /// Where a frame would lie, held or not: for a hint to the processor, not to be read.
+    /// Where a frame would lie, held or not: for a prefetch, not to be read.
     pub fn whereabouts(&self, packet: &Packet) -> *const u8 {
         let chunk = packet.buffer as usize * self.chunk_bytes as usize;
         self.mapping.start.as_ptr().wrapping_add(chunk + usize::from(packet.offset))

@@ -21,7 +21,7 @@ use super::port_io::{PortError, PortIo, PortStatistics};
 struct Lane {
     packets: Mutex<VecDeque<Packet>>,
     ring_entries: usize,
-    /// Becomes readable when its reader sleeps and something came.
+    /// Becomes readable when its reader sleeps and something has arrived.
     wakes_reader: OwnedFd,
     reader_sleeps: AtomicBool,
     /// Becomes readable when its writer waits for room and some was made.

@@ -20,14 +20,14 @@ use super::netlink::Netlink;
 use super::privilege;
 use crate::system_file::system_text;
 
-/// An anonymous network namespace with its loopback up; it ends when the last holder lets go.
+/// An anonymous network namespace with its loopback up; it ends with its last holder.
 #[derive(Debug)]
 pub struct Namespace {
     descriptor: OwnedFd,
 }
 
 impl Namespace {
-    /// A new namespace; an error that says what to do where the process lacks the privilege.
+    /// A new namespace; the error says what to do if the process lacks the privilege.
     pub fn new() -> Result<Namespace> {
         let descriptor = thread::scope(|scope| {
             let made = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, || {

@@ -1,8 +1,8 @@
-//! Routing netlink: what `ip link`, `ip address`, `ip route` and `ip neighbour` ask of the kernel.
+//! Routing netlink: the requests of `ip link`, `ip address`, `ip route` and `ip neighbour`.
 //!
-//! A [`Netlink`] socket speaks for the network namespace it was opened in, from whichever thread
-//! it is used. Every request asks for an acknowledgement and waits for it, so an error names the
-//! very step that failed, with the kernel's own words where it has any.
+//! A [`Netlink`] socket acts on the network namespace it was opened in, from any thread. Every
+//! request waits for its acknowledgement, so an error names the very step that failed, with the
+//! kernel's own explanation if there is one.
 
 use std::io;
 use std::net::IpAddr;
@@ -73,7 +73,7 @@ impl LinkStatistics {
 pub struct LinkState {
     /// Its number in its namespace.
     pub index: u32,
-    /// Its Ethernet address; empty where it has none.
+    /// Its Ethernet address; empty if it has none.
     pub mac: Vec<u8>,
     /// The greatest IP packet it carries, in bytes.
     pub mtu_bytes: u32,
@@ -98,7 +98,7 @@ impl Netlink {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
-            // Both only better the error texts; kernels before 4.12 do not know them.
+            // Both only improve the error texts; kernels before 4.12 do not have them.
             let _ = socket.set_cap_ack(true);
             let _ = socket.set_ext_ack(true);
             Ok::<_, io::Error>(socket)
@@ -119,14 +119,14 @@ impl Netlink {
             .with_context(|| format!("cannot set {name} down"))
     }
 
-    /// Keeps an interface from speaking of its own accord: no ARP, no neighbour discovery and no
-    /// multicast, so no group reports. Its neighbours must be entered by hand.
+    /// Keeps an interface from sending on its own: no ARP, no neighbour discovery and no multicast,
+    /// so no group reports. Its neighbours must be entered by hand.
     pub fn silence(&mut self, name: &str) -> Result<()> {
         self.set_flags(name, LinkFlags::Noarp, LinkFlags::Multicast)
             .with_context(|| format!("cannot silence {name}"))
     }
 
-    /// Lets an interface ask for its neighbours and answer them.
+    /// Lets an interface resolve its neighbours and answer them.
     pub(super) fn let_speak(&mut self, name: &str) -> Result<()> {
         self.set_flags(name, LinkFlags::Multicast, LinkFlags::Noarp)
             .with_context(|| format!("cannot let {name} ask for neighbours"))
@@ -201,7 +201,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// What the kernel says about an interface.
+    /// The kernel's state of an interface.
     pub fn link(&mut self, name: &str) -> Result<LinkState> {
         let step = || format!("cannot read the state of the interface {name}");
         let mut message = LinkMessage::default();
@@ -215,8 +215,8 @@ impl Netlink {
         bail!("{}: the kernel answered nothing", step())
     }
 
-    /// The addresses that the kernel has on an interface, each with the length of its network, but for
-    /// those of IPv6 that are link-local, which it gives every interface that is up.
+    /// The addresses that the kernel has on an interface, each with the length of its network, except
+    /// IPv6 link-local ones, which it gives every interface that is up.
     pub fn addresses(&mut self, name: &str) -> Result<Vec<(IpAddr, u8)>> {
         let step = || format!("cannot read the addresses of {name}");
         let index = self.index(name).with_context(step)?;
@@ -261,7 +261,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Takes frames in that are addressed to others, or does not.
+    /// Turns the reception of frames addressed to others on or off.
     pub fn set_promiscuous(&mut self, name: &str, is_on: bool) -> Result<()> {
         let (on, off) = match is_on {
             true => (LinkFlags::Promisc, LinkFlags::empty()),
@@ -271,7 +271,7 @@ impl Netlink {
             .with_context(|| format!("cannot set whether {name} is promiscuous"))
     }
 
-    /// What the kernel of the namespace knows of neighbours, those of all interfaces.
+    /// The kernel's neighbour table of the namespace, for all interfaces.
     pub(super) fn neighbours(&mut self) -> Result<Vec<NeighbourMessage>> {
         let asked = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         let answers = self.request(asked, NLM_F_DUMP).context("cannot list the neighbours")?;
@@ -282,7 +282,7 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(neighbour).collect())
     }
 
-    /// The Ethernet address of a neighbour, where the kernel knows one.
+    /// The Ethernet address of a neighbour, if the kernel has one.
     pub fn neighbour(&mut self, name: &str, address: IpAddr) -> Result<Option<MacAddress>> {
         let index = self.index(name)?;
         let is_meant = |found: &&NeighbourMessage| {
@@ -311,7 +311,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(message), 0).map(drop)
     }
 
-    /// Sends one request and gathers what the kernel says until it acknowledges or refuses.
+    /// Sends one request and collects the kernel's answers until it acknowledges or refuses.
     pub(super) fn request(
         &mut self,
         message: RouteNetlinkMessage,
@@ -353,7 +353,7 @@ impl Netlink {
     }
 }
 
-/// The error number's text, then the kernel's own explanation where it gave one.
+/// The error number's text, then the kernel's own explanation if it gave one.
 fn refusal(error: &ErrorMessage) -> anyhow::Error {
     const REQUEST_HEADER_BYTES: usize = 16;
     const EXPLANATION: u16 = 1; // NLMSGERR_ATTR_MSG

@@ -19,7 +19,7 @@ pub fn is_installed() -> bool {
 /// Loads rules, in the language of `nft -f`, into a namespace; `from` names them.
 ///
 /// # Errors
-/// When the program is missing, or does not take the rules.
+/// When the program is missing, or rejects the rules.
 pub fn load(namespace: &Namespace, rules: &str, from: &str) -> Result<()> {
     namespace.enter(|| {
         let mut nft = Command::new("nft")
@@ -30,7 +30,7 @@ pub fn load(namespace: &Namespace, rules: &str, from: &str) -> Result<()> {
             .spawn()
             .context("cannot start nft; install the package nftables")?;
         if let Some(mut input) = nft.stdin.take() {
-            // (What stops reading says why on its own.)
+            // (If it stops reading, it reports the reason itself.)
             let _ = input.write_all(rules.as_bytes());
         }
         let ended = nft.wait_with_output().context("cannot wait for nft")?;

@@ -1,9 +1,9 @@
-//! Offloads: switches off what would put packets on a lab's links that no real link carries.
+//! Offloads: switches off those that would put packets on a lab's links that no real link carries.
 //!
 //! A veth pretends to be a card that cuts segments and fills in checksums. With nothing behind it
-//! to do so, packets of 64 KiB without checksums cross the link, and a device under test would
-//! see no real packet. The kernel knows each such ability by a name (`ETHTOOL_GSTRINGS`). Every
-//! one that concerns segmentation, merging or checksums is switched off in one request
+//! to do so, packets of 64 KiB without checksums cross the link, and a device under test would see
+//! no real packet. The kernel has a name for each such ability (`ETHTOOL_GSTRINGS`). Every one that
+//! concerns segmentation, merging or checksums is switched off in one request
 //! (`ETHTOOL_SFEATURES`), and what is still on is read back, because the kernel is free to refuse.
 
 use std::io;
@@ -102,8 +102,8 @@ pub(super) fn driver(interface: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
-/// How many queues an interface of the calling thread's namespace receives by (`ETHTOOL_GCHANNELS`); one
-/// where its driver does not say.
+/// How many receive queues an interface of the calling thread's namespace has (`ETHTOOL_GCHANNELS`); one
+/// if its driver does not report it.
 pub(super) fn receive_queues(interface: &str) -> Result<u32> {
     // The command; the most of receiving, sending, other and combined queues; and how many there are.
     let mut answer = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -212,7 +212,7 @@ mod tests {
         })
     }
 
-    /// What the driver hands to a queue without a socket would never be seen.
+    /// Frames that the driver puts into a queue without a socket would never be seen.
     fn opens_all_queues_or_none() -> Result<()> {
         let mut memory = PacketMemory::new(MemoryConfig::default())?;
         let mut open = |queues: &[u32]| {

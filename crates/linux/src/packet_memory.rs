@@ -1,4 +1,4 @@
-//! The ports' packet memory, as the pipeline asks for it.
+//! The pipeline's interface to the ports' packet memory.
 
 use nilometer_router::memory::{Memory, Place};
 use nilometer_wire::prefetch::prefetch;

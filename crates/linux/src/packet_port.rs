@@ -8,11 +8,11 @@
 //! A packet socket gets a copy: the kernel's own stack sees every frame as well. The namespace
 //! must therefore have no addresses on the interface and no forwarding, or there are two routers.
 //!
-//! The kernel says before each frame (virtio header) whether its checksum or its segmentation is
-//! still to be done. Partial checksums are counted and passed on; unsegmented packets are refused
-//! and counted ([`PortStatistics::rx_oversize`]), because they are longer than the next link
-//! allows: the sender's segmentation offload has to be off. A VLAN tag that the kernel took out of
-//! a frame is put back.
+//! A virtio header before each frame says whether its checksum or its segmentation is still to be
+//! done. Partial checksums are counted and passed on; unsegmented packets are refused and counted
+//! ([`PortStatistics::rx_oversize`]), because they are longer than the next link allows: the
+//! sender's segmentation offload has to be off. A VLAN tag that the kernel took out of a frame is
+//! put back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,9 +30,9 @@ use super::virtio_header::{self, HEADER_BYTES};
 
 /// Frames for one system call.
 const BATCH: usize = 64;
-/// What the socket may hold until it is read, where nothing is said.
+/// What the socket may hold until it is read, by default.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
-/// Room for what the kernel says about one frame, aligned as it wants.
+/// Room for the kernel's control messages about one frame, aligned as required.
 type Control = [u64; 8];
 
 /// How to open a port by AF_PACKET.
@@ -40,7 +40,7 @@ type Control = [u64; 8];
 pub struct PacketPortConfig {
     /// What to do with checksums that a kernel left to its card.
     pub checksum: ChecksumOffload,
-    /// How many chunks of the memory are kept for frames that come in here, at least 64.
+    /// How many chunks of the memory are reserved for frames that arrive here, at least 64.
     pub reserve: u32,
     /// Takes an interface outside of a lab's namespaces as well.
     pub allow_foreign: bool,
@@ -185,7 +185,7 @@ impl PacketPort {
         Ok(received as usize)
     }
 
-    /// Looks at what the kernel says of a frame; none if it is refused.
+    /// Evaluates the kernel's data about a frame; `None` if it is refused.
     fn accept(
         &mut self,
         memory: &mut PacketMemory,
@@ -407,7 +407,7 @@ fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
     Some([a, b, c, d])
 }
 
-/// How many frames found the socket's buffer full since this was last asked.
+/// How many frames found the socket's buffer full since the last call.
 fn dropped_since(socket: &OwnedFd) -> io::Result<u64> {
     // SAFETY: two integers, for which zero is a valid value.
     let mut counted: libc::tpacket_stats = unsafe { zeroed() };

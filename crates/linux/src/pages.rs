@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-/// Asks the kernel to put `span`, a table's own memory, on pages of 2 MiB now (`MADV_COLLAPSE`, Linux
-/// 6.1). A wish: without it the table answers the same, from pages of 4 KiB. Returns whether it was granted.
+/// Asks the kernel to put `span`, a table's own memory, on pages of 2 MiB now (`MADV_COLLAPSE`, Linux 6.1).
+/// This is an optimisation: without it the table works the same, with pages of 4 KiB. Returns whether it was
+/// granted.
 pub fn ask_for_large_pages(span: Range<usize>) -> bool {
     const PAGE_BYTES: usize = 2 << 20;
     let first = span.start.next_multiple_of(PAGE_BYTES);

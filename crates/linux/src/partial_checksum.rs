@@ -1,17 +1,17 @@
 //! Partial checksums: recognises packets whose transport checksum their kernel left to a card.
 //!
-//! A sender with checksum offload writes the sum of the pseudo-header (addresses, protocol,
-//! length; RFC 9293 section 3.1) into the checksum field and leaves the rest to the hardware. On a
-//! veth there is no hardware; the next kernel knows from its own notes that the packet never left
-//! the machine. A program that takes the frame out and puts it in again loses the notes, and a packet
-//! with a wrong checksum arrives.
+//! A sender with checksum offload writes the sum of the pseudo-header (addresses, protocol, length;
+//! RFC 9293 section 3.1) into the checksum field and leaves the rest to the hardware. On a veth
+//! there is no hardware; the receiving side knows from the kernel's own metadata that the packet
+//! never left the machine. A program that takes the frame out and puts it in again loses the
+//! metadata, and a packet with a wrong checksum arrives.
 //!
-//! The notes can be written again without reading the payload. The sum of the pseudo-header costs
-//! a dozen additions, and a field that equals it says that nothing else was added yet. A complete
+//! The metadata can be restored without reading the payload. The sum of the pseudo-header costs a
+//! dozen additions, and a field that equals it shows that nothing else was added yet. A complete
 //! checksum is the complement of that sum and everything behind it, so it has this value once in
-//! 65,536 packets, if the rest of the segment sums to the right number. Then the kernel sums again
-//! what was right before and writes the same value; all that is lost, for this packet, is the
-//! ability to tell that its payload was damaged on the way.
+//! 65,536 packets, if the rest of the segment sums to the right number. Then the kernel computes
+//! again what was right before and writes the same value; all that is lost, for this packet, is the
+//! detection of damage to its payload on the way.
 
 use nilometer_wire::checksum::internet_checksum;
 
@@ -48,8 +48,8 @@ const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Where the checksum of an Ethernet frame is still to be put; none if it is not TCP or UDP in a
-/// whole IP packet, or if the checksum is there already.
+/// Where the checksum of an Ethernet frame is still to be written; `None` if it is not TCP or UDP
+/// in a whole IP packet, or if the checksum is complete already.
 pub fn partial_checksum(frame: &[u8]) -> Option<PartialChecksum> {
     let mut at = 12;
     let mut ether_type = word(frame, at)?;
@@ -120,7 +120,7 @@ fn compare(
         .then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
 }
 
-/// The sum of the pseudo-header of a segment of so many bytes, as a checksum's field holds it while the
+/// The sum of the pseudo-header of a segment of `bytes` bytes, as a checksum's field holds it while the
 /// rest is still to be summed. `header` is that of IPv4 or of IPv6.
 ///
 /// # Panics

@@ -1,7 +1,7 @@
 //! A port: an interface of any kind, by which a router receives and sends frames.
 //!
 //! The kinds of port are the variants of [`AnyPort`], so that a loop over unlike ports needs no
-//! virtual calls and a loop over like ones can name their type. What all of them can be asked is
+//! virtual calls and a loop over like ones can name their type. Their common operations are
 //! [`PortIo`].
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ impl AnyPort {
     }
 }
 
-/// Calls the same operation on whichever port it is.
+/// Calls the same operation on any kind of port.
 macro_rules! whichever {
     ($port:expr, $inner:ident => $call:expr) => {
         match $port {

@@ -1,6 +1,6 @@
-//! What a port can be asked, what it counts and why it fails: the one trait of every kind of interface.
+//! A port's operations, counters and errors: the one trait of every kind of interface.
 //!
-//! A loop over ports says four things, for a batch of packets at a time:
+//! A loop over ports uses four operations, for a batch of packets at a time:
 //!
 //! ```text
 //!   receive    descriptors of frames that have come, appended to a batch
@@ -28,9 +28,9 @@ use super::netlink::MacAddress;
 
 /// What a port does with a transport checksum that the sender's kernel left to its card.
 ///
-/// Such a packet carries the sum of the pseudo-header in its checksum field, and nothing else
-/// says so once it is a plain frame. Hosts behind a veth send all of their TCP like this unless
-/// their checksum offload is off.
+/// Such a packet carries the sum of the pseudo-header in its checksum field, which is the only sign
+/// of it once it is a plain frame. Hosts behind a veth send all of their TCP like this unless their
+/// checksum offload is off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ChecksumOffload {
     /// Frames are sent as they are.
@@ -57,14 +57,14 @@ pub struct PortStatistics {
     pub rx_dropped: u64,
     /// Descriptors that the kernel found invalid in the fill ring.
     pub rx_invalid: u64,
-    /// Frames dropped because the receive ring was full: the program came too late.
+    /// Frames dropped because the receive ring was full: the program was too slow.
     pub rx_ring_full: u64,
     /// Frames that found no chunk to be received into: the fill ring had run dry.
     pub rx_fill_empty: u64,
     /// Frames refused because they are longer than the link's MTU or a chunk allows: unsegmented
     /// super-packets of a host whose segmentation offload is on.
     pub rx_oversize: u64,
-    /// Frames handed over by the kernel with the checksum still to be filled in, where it says so.
+    /// Frames delivered by the kernel with the checksum still to be filled in, where it reports that.
     pub rx_partial_checksum: u64,
     /// Frames sent with the checksum still to be filled in.
     pub tx_partial_checksum: u64,
@@ -75,7 +75,7 @@ pub struct PortStatistics {
 }
 
 impl PortStatistics {
-    /// All frames that came in and were not passed on, for whatever reason.
+    /// All frames that came in and were not passed on, for any reason.
     pub fn rx_lost(&self) -> u64 {
         self.rx_dropped
             + self.rx_invalid
@@ -85,10 +85,10 @@ impl PortStatistics {
     }
 }
 
-/// Why a port cannot do what it was asked.
+/// Why a port's operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The interface was removed, or its driver let go of the port; it will not come back.
+    /// The interface was removed, or its driver detached the port; it will not come back.
     #[error("the interface {name} is gone")]
     Gone {
         /// The interface.
@@ -114,8 +114,8 @@ pub enum PortError {
 
 /// A port's operations; each takes the one memory that the port was opened with.
 pub trait PortIo {
-    /// Appends the descriptors of at most `max` received frames to `batch`; how many there were.
-    /// The caller holds their chunks from then on.
+    /// Appends the descriptors of at most `max` received frames to `batch`; returns how many there
+    /// were. The caller holds their chunks from then on.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ pub trait PortIo {
         max: usize,
     ) -> Result<usize, PortError>;
 
-    /// Takes packets from the front of the queue while the device has room; how many were taken.
-    /// The others stay in the queue.
+    /// Takes packets from the front of the queue while the device has room; returns how many were
+    /// taken. The others stay in the queue.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ pub trait PortIo {
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError>;
 
-    /// Tells the device, once for a batch, that there is something to send, and takes back the
-    /// chunks of what it has sent.
+    /// Notifies the device, once for a batch, that there is something to send, and takes back the
+    /// chunks of sent packets.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ pub trait PortIo {
     fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError>;
 
     /// How many packets [`PortIo::transmit`] would take now, after taking back what was sent; a
-    /// port that cannot know says how many it would try.
+    /// port that cannot know returns how many it would try.
     fn room(&mut self, memory: &mut PacketMemory) -> usize;
 
     /// How many packets of the memory the device has taken and not given back yet: they are being sent. A
@@ -188,7 +188,7 @@ pub trait PortIo {
     fn close(self, memory: &mut PacketMemory);
 }
 
-/// What a [`PortIo`] with an `interface` says of it.
+/// The methods of a [`PortIo`] that concern its `interface`.
 macro_rules! of_interface {
     () => {
         fn name(&self) -> &str {
@@ -210,8 +210,8 @@ macro_rules! of_interface {
 }
 pub(super) use of_interface;
 
-/// Sleeps until a port has received something, has room again (where `blocked` says of its number
-/// that packets wait for it), or failed, and at most for `timeout`; whether it was one of those.
+/// Sleeps until a port has received something, has room again (if `blocked` is true for its number:
+/// packets wait for it), or failed, and at most for `timeout`; returns whether it was one of those.
 ///
 /// # Errors
 ///

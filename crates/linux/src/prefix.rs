@@ -36,7 +36,8 @@ impl Prefix {
     }
 
     /// The block that counts as one host: of IPv4 the address, also where it is written as one of IPv6
-    /// (RFC 4291, 2.5.5.2); of IPv6 the /64, since a host has a whole one to call from (RFC 7421).
+    /// (RFC 4291, 2.5.5.2); of IPv6 the /64, since a host has a whole one to choose addresses from
+    /// (RFC 7421).
     pub fn of_host(address: IpAddr) -> Prefix {
         let address = address.to_canonical();
         let length = if address.is_ipv6() { 64 } else { 32 };
@@ -76,7 +77,7 @@ impl Prefix {
         self.covers(other) || other.covers(self)
     }
 
-    /// The address `offset` places behind the first one, or none where the block is smaller.
+    /// The address `offset` places behind the first one; `None` if the block is smaller.
     pub fn nth(&self, offset: u128) -> Option<IpAddr> {
         let host_bits = width(self.address) - self.length;
         if host_bits < 128 && offset >> host_bits != 0 {

@@ -1,11 +1,11 @@
-//! Privilege: whether this process may build a lab, and how it comes to it where it may not yet.
+//! Privilege: whether this process may build a lab, and how it acquires the privilege otherwise.
 //!
 //! A lab needs three things of the kernel: a network namespace (CAP_SYS_ADMIN), links in it
-//! (CAP_NET_ADMIN) and packet sockets (CAP_NET_RAW). Root has them. Anyone else has them inside
-//! a user namespace, where the kernel lets everyone make one. The rules about that differ between
-//! distributions and change (AppArmor lets the call succeed and takes the capabilities away
-//! afterwards), so nothing is deduced here: a forked child tries the very calls, and its exit
-//! status says how far it came.
+//! (CAP_NET_ADMIN) and packet sockets (CAP_NET_RAW). Root has them. Any other user has them inside
+//! a user namespace, where the kernel lets ordinary users make one. The rules about that differ
+//! between distributions and change (AppArmor lets the call succeed and takes the capabilities away
+//! afterwards), so nothing is deduced here: a forked child tries the very calls, and reports how
+//! far it came.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -89,7 +89,7 @@ pub fn become_root_in_user_namespace() -> Result<()> {
     for (path, text) in maps.files() {
         let path = path.to_string_lossy();
         match fs::write(path.as_ref(), text) {
-            // Kernels before 3.19 have no such file and ask for no such promise.
+            // Kernels before 3.19 have no such file and do not require it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             written => written.with_context(|| format!("cannot write {path}"))?,
         }
@@ -129,7 +129,7 @@ impl Maps {
         Maps { user: format!("0 {user} 1\n"), group: format!("0 {group} 1\n") }
     }
 
-    /// In the order the kernel asks for: groups are given up before they are mapped.
+    /// In the order that the kernel requires: groups are given up before they are mapped.
     fn files(&self) -> [(&'static CStr, &str); 3] {
         [
             (c"/proc/self/setgroups", "deny\n"),

@@ -1,10 +1,10 @@
 //! CPUs while something is measured: kept out of idle states, and threads pinned to them.
 //!
 //! An idle CPU halts, and leaving its idle state takes time: more or less from one wakeup to the next, and
-//! most where a hypervisor has to be asked. A generator that sleeps between its frames pays for that twenty
-//! thousand times a second. And a thread that is woken on another CPU than the last time finds cold caches,
-//! so that a round in which the scheduler migrates it costs tenths more. What a cheap device costs is lost in
-//! both. So
+//! most where a hypervisor is involved. A generator that sleeps between its frames pays for that twenty
+//! thousand times a second. And a thread that is woken on another CPU than the last time finds cold
+//! caches, so that a round in which the scheduler migrates it costs tenths more. The cost of a cheap
+//! device is lost in both. So
 //!
 //! - each CPU gets a thread that spins ([`Awake`]), in the scheduling class that yields to every other at
 //!   once (`SCHED_IDLE`). What it uses counts as idle: a measurement of how busy the machine was subtracts
@@ -39,7 +39,7 @@ impl Awake {
     /// Keeps those CPUs out of idle states from now on.
     ///
     /// # Errors
-    /// When there can be no such thread.
+    /// When such a thread cannot be started.
     pub fn begin() -> Result<Awake> {
         let step = "cannot keep a processor awake";
         let mut awake = Awake { is_over: Arc::default(), threads: Vec::new() };

@@ -1,11 +1,11 @@
 //! A packet ring: every frame that enters or leaves one interface, stamped by the kernel.
 //!
 //! The ring is an AF_PACKET socket with a TPACKET_V3 receive ring: memory shared with the kernel,
-//! cut into blocks. The kernel fills a block with frames, then hands it over by setting a bit of
-//! the block's status word; it does so when the block is full or, so that a trickle of frames is
-//! not kept back, when the block has been open for `retire_ms`. The reader loads the status word
-//! (acquire), walks the frames, and gives the block back by clearing the word (release). A frame
-//! that finds no free block is lost and counted ([`Ring::statistics`]).
+//! cut into blocks. The kernel fills a block with frames, then releases it to the reader by setting
+//! a bit of the block's status word; it does so when the block is full or, so that a trickle of
+//! frames is not kept back, when the block has been open for `retire_ms`. The reader loads the
+//! status word (acquire), walks the frames, and gives the block back by clearing the word
+//! (release). A frame that finds no free block is lost and counted ([`Ring::statistics`]).
 //!
 //! So a ring has two limits on how long its reader may stay away: `blocks × block_bytes` of
 //! frames when traffic is fast, and `blocks × retire_ms` of time when it is slow, because a block
@@ -18,10 +18,10 @@
 //! * of a frame that leaves, where the kernel passes it to the interface's driver
 //!   (`dev_queue_xmit_nit`, behind the queueing discipline);
 //! * of a frame that comes in, where the driver passes it to the kernel (`netif_rx`). A packet
-//!   socket alone would stamp it later, when the backlog's soft interrupt has come round to it;
-//!   a socket that asks for SO_TIMESTAMPNS makes the kernel stamp all frames on arrival, so the
-//!   ring asks. [`StampedFrame::stamped_on_arrival`] says of each frame which of the two it was: the
-//!   kernel heeds the request a moment after the ring was opened.
+//!   socket alone would stamp it later, when the backlog's soft interrupt gets to it; a socket with
+//!   SO_TIMESTAMPNS makes the kernel stamp all frames on arrival, so the ring sets it.
+//!   [`StampedFrame::stamped_on_arrival`] shows for each frame which of the two it was: the option
+//!   takes effect a moment after the ring was opened.
 //!
 //! On a veth, `netif_rx` is called by the sender, so the stamp of a frame's arrival at one end
 //! follows its departure from the other by the cost of the driver alone.
@@ -42,7 +42,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::mapping::{Mapping, READ_WRITE};
 
-/// How much a ring holds and how soon it gives out what it holds.
+/// How much a ring holds and how soon it delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingConfig {
     /// The size of a block: a power of two times the page size, 64 KiB to 64 MiB; a frame takes
@@ -190,7 +190,7 @@ impl Ring {
         Ok(self.ready())
     }
 
-    /// What kind of hardware the interface is (`ARPHRD_…`), which says how its frames begin.
+    /// The interface's hardware type (`ARPHRD_…`), which determines how its frames begin.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -209,8 +209,8 @@ impl Ring {
         Ok(address.sll_hatype)
     }
 
-    /// Passes every frame of the blocks that are ready to `each`, in the order in which the
-    /// kernel took them; how many there were.
+    /// Passes every frame of the blocks that are ready to `each`, in the order in which the kernel
+    /// took them; returns how many there were.
     pub fn drain(&mut self, mut each: impl FnMut(StampedFrame<'_>)) -> usize {
         let mut count = 0;
         // One round at most, so that a ring that fills as fast as it is read returns at times.
@@ -256,7 +256,7 @@ impl Ring {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The status word of the block that comes next.
+    /// The status word of the next block.
     fn status(&self) -> &AtomicU32 {
         const STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr)
             + offset_of!(libc::tpacket_hdr_v1, block_status);
@@ -268,7 +268,7 @@ impl Ring {
         }
     }
 
-    /// The block that comes next, which must be ready.
+    /// The next block, which must be ready.
     fn block(&self) -> &[u8] {
         // SAFETY: the block lies within the mapping. Its status word was read with acquire and
         // says that it is ours; the kernel does not write to it until it is released, which
@@ -287,7 +287,7 @@ impl AsFd for Ring {
     }
 }
 
-/// Walks the frames of one block; how many there were.
+/// Walks the frames of one block; returns how many there were.
 fn walk(block: &[u8], each: &mut impl FnMut(StampedFrame<'_>)) -> usize {
     const HEADER: usize = offset_of!(libc::tpacket_block_desc, hdr);
     let count = word(block, HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts));
@@ -373,7 +373,7 @@ pub(super) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     }
 }
 
-/// Takes the error that waits on a socket; 0 where none does.
+/// Takes the pending error of a socket; 0 if there is none.
 pub(super) fn pending_error(socket: &OwnedFd) -> io::Result<i32> {
     let mut code: libc::c_int = 0;
     let mut length = size_of_val(&code) as libc::socklen_t;

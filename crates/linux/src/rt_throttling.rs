@@ -1,4 +1,4 @@
-//! Real-time throttling: lets a thread spin in a real-time class for as long as it wants without being stopped.
+//! Real-time throttling: lets a thread spin in a real-time class indefinitely without being stopped.
 //!
 //! The kernel stops real-time threads that have used 95 % of a second (`sched_rt_runtime_us`), for the rest of it: a
 //! hole of 50 ms, whether or not other threads want the processor. So a thread that spins leaves the class by
@@ -28,13 +28,14 @@ impl Turns {
         Turns::of(thread_id())
     }
 
-    /// Likewise for a thread of this process that is in a call of the kernel's for long: another takes its turns for it.
+    /// Likewise for a thread of this process that is in a long system call: another thread takes
+    /// its turns for it.
     pub fn of(thread_id: i32) -> Turns {
         // SAFETY: the call takes a number.
         let policy = unsafe { libc::sched_getscheduler(thread_id) };
         let is_wanted = policy >= 0 && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO;
         if is_wanted {
-            // In the ordinary class it is to come first. (Refused, it is one among others.)
+            // In the ordinary class it gets the highest priority. (If refused, it is one among others.)
             // SAFETY: the call takes numbers.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, thread_id as libc::id_t, -20) };
         }

@@ -1,29 +1,30 @@
 //! Runs the threads whose delay is measured in a real-time class, within a limit.
 //!
 //! A router or a traffic generator that waits in the run queue behind a meter or a display measures the
-//! scheduler and not itself: on two processors the 99th percentile of the delay through a router was eleven
-//! milliseconds in the ordinary class and one in a real-time class. So timed threads ask for `SCHED_FIFO`
-//! (`sched(7)`), in which a thread that wakes preempts every ordinary one at once. What may wait (meters,
-//! displays, files) stays in the ordinary class.
+//! scheduler and not itself: on two processors the 99th percentile of the delay through a router was
+//! eleven milliseconds in the ordinary class and one in a real-time class. So timed threads request
+//! `SCHED_FIFO` (`sched(7)`), in which a thread that wakes preempts every ordinary one at once. What may
+//! wait (meters, displays, files) stays in the ordinary class.
 //!
 //! # The limit
 //!
 //! A real-time thread that never sleeps takes a processor from all other threads. A guard looks at all timed threads
 //! every [`PERIOD`]. One that used more than [`ONE_ALLOWED`] of a processor is busy with volume rather than
 //! waiting for a moment, and goes back to the ordinary class; so do the busiest of all where they used more than
-//! [`ALLOWED`] of the processors together. In the ordinary class a thread is judged by what it wanted, the time
-//! that it used and the time that it waited for a processor, until that is less. So a bulk transfer leaves the
-//! meter its share, and an endless loop is out of the class after a look or two. The guard has the highest priority
+//! [`ALLOWED`] of the processors together. In the ordinary class a thread is judged by its demand, the time that
+//! it used plus the time that it waited for a processor, until that is less. So a bulk transfer leaves the meter
+//! its share, and an endless loop is out of the class after a look or two. The guard has the highest priority
 //! and sleeps between looks.
 //!
-//! A program of others that forwards, as switches in user space do, may poll without an end, and would not leave the
-//! threads that empty rings their share in the class. It goes ahead of all ordinary threads ([`Timed::favour`]).
+//! An external program that forwards, such as a switch in user space, may poll without an end, and in the class
+//! would not leave the threads that empty rings their share. It goes ahead of all ordinary threads
+//! ([`Timed::favour`]).
 //!
 //! A [`Role::Sender`] of test frames spins on purpose, for the seconds of a trial. Where there is a second processor
 //! it stays in its class, and does not count in the sum.
 //!
-//! Where the system refuses the guard the class (it wants `CAP_SYS_NICE` in the initial user namespace, or
-//! `RLIMIT_RTPRIO` of 3), no thread gets it, and [`Timed::granted`] says so.
+//! Where the system refuses the guard the class (it requires `CAP_SYS_NICE` in the initial user namespace,
+//! or `RLIMIT_RTPRIO` of 3), no thread gets it, and [`Timed::granted`] shows that.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -107,7 +108,7 @@ const GUARD: i32 = 3;
 /// How the threads of a role run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Granted {
-    /// Whose threads.
+    /// The role of the threads.
     pub role: Role,
     /// The class that was requested.
     pub class: Class,
@@ -116,7 +117,7 @@ pub struct Granted {
     /// The share of their time that they were beyond the limit and in the ordinary class, 0 to 1.
     pub beyond_limit: f64,
     /// How long they waited, ready to run, for a processor, in seconds: the sum of all of them up to the guard's last
-    /// look at each. 0 where the kernel does not say (`CONFIG_SCHED_INFO`).
+    /// look at each. 0 if the kernel does not report it (`CONFIG_SCHED_INFO`).
     pub run_queue_s: f64,
 }
 
@@ -267,7 +268,7 @@ fn lock(threads: &Mutex<Threads>) -> std::sync::MutexGuard<'_, Threads> {
 }
 
 impl Threads {
-    /// One look of the guard, so long after the one before.
+    /// One look of the guard, `elapsed` after the one before.
     fn look(&mut self, elapsed: Duration, processors: f64) {
         let mut demands = Vec::new();
         self.members.retain_mut(|member| {
@@ -299,8 +300,8 @@ impl Threads {
     }
 }
 
-/// The classes of threads by the share of a processor that each wanted, and by the class that it had: the least
-/// busy are allowed first. None stays none.
+/// The classes of threads by the share of a processor that each demanded, and by the class that it had: the
+/// least busy are allowed first. `None` stays `None`.
 fn classes(threads: &[(f64, Option<Class>)], processors: f64) -> Vec<Option<Class>> {
     let mut order: Vec<usize> = (0..threads.len()).collect();
     order.sort_by(|&a, &b| threads[a].0.total_cmp(&threads[b].0));
@@ -321,14 +322,14 @@ fn classes(threads: &[(f64, Option<Class>)], processors: f64) -> Vec<Option<Clas
 /// Puts a thread of this process into a class.
 ///
 /// # Errors
-/// What the kernel says: that this process may not, or that there is no such thread.
+/// The kernel's: this process may not, or there is no such thread.
 fn set_class(thread_id: i32, class: Class, priority: i32) -> io::Result<()> {
     // SAFETY: all zero is a value of this struct of numbers.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     let policy = match class {
         Class::RealTime => {
             parameters.sched_priority = priority;
-            // What a timed thread starts is not timed unless it says so.
+            // What a timed thread starts is not timed unless it requests that.
             libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK
         }
         // (Without the right to set priorities the flag cannot be cleared either.)
@@ -347,8 +348,8 @@ pub(super) fn class_of_sender(thread_id: i32, class: Class) -> io::Result<()> {
     set_class(thread_id, class, Role::Sender.priority())
 }
 
-/// How long a thread of this process has waited for a processor, ready to run; none where the kernel does
-/// not say (`CONFIG_SCHED_INFO`).
+/// How long a thread of this process has waited for a processor, ready to run; `None` if the kernel does
+/// not report it (`CONFIG_SCHED_INFO`).
 pub fn run_queue_wait(thread_id: i32) -> Option<Duration> {
     let path = format!("/proc/self/task/{thread_id}/schedstat");
     let text = crate::system_file::system_text(path).ok()?;

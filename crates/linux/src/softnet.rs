@@ -24,7 +24,7 @@ impl Softnet {
         parsed(&text).with_context(|| format!("{path} is not as it should be"))
     }
 
-    /// What came since `before`; the kernel's sums have 32 bits for each processor.
+    /// The increase since `before`; the kernel's sums have 32 bits for each processor.
     pub fn since(&self, before: &Softnet) -> Softnet {
         Softnet {
             dropped: self.dropped.saturating_sub(before.dropped),

@@ -1,11 +1,11 @@
-//! Bounded spinning: a thread that has just moved something looks for more awhile before it sleeps.
+//! Bounded spinning: a thread that has just moved something polls for more for a while before it sleeps.
 //!
-//! A frame that finds its thread asleep waits until a bell is rung, a processor comes back from its halt
-//! and the thread is scheduled: 10 to 30 µs, most of what a router of ours adds to a frame's way where little
-//! is to be done. A thread that is awake sees the frame at once. What that costs is a processor's time, so it
-//! is bounded twice: nothing is looked for longer than its limit after something moved last, and over
-//! time at most 60 % of a processor is spent so, which keeps a thread of a real-time
-//! class within its limit ([`crate::scheduling`]) and leaves the other threads their turn.
+//! A frame that finds its thread asleep waits until a bell is rung, a processor leaves its idle state and the
+//! thread is scheduled: 10 to 30 µs, most of the delay that our router adds under light load. A thread that
+//! is awake sees the frame at once. The price is a processor's time, so it is bounded twice: polling ends at
+//! its limit after something last moved, and over time at most 60 % of a processor is spent on it, which
+//! keeps a thread of a real-time class within its limit ([`crate::scheduling`]) and leaves the other threads
+//! their turn.
 
 use std::time::{Duration, Instant};
 
@@ -13,30 +13,30 @@ use std::time::{Duration, Instant};
 pub const SPIN_MAX: Duration = Duration::from_millis(10);
 /// The share of a processor that is spun at most.
 const SHARE_PERCENT: i64 = 60;
-/// What is saved while nothing is spun, at most.
+/// The most credit that accumulates while the thread does not spin.
 const CREDIT_MAX_NS: i64 = 10_000_000;
 
 /// Whether to look once more.
 #[derive(Debug)]
 pub struct Spinning {
     most: Duration,
-    /// When something moved last, and when that was last asked.
+    /// When something last moved, and when [`Spinning::after_turn`] was last called.
     moved_at: Option<Instant>,
     asked_at: Option<Instant>,
     /// How long may be spun from now on; below zero, what was spun too long.
     credit_ns: i64,
-    /// The time since it was asked last was spun.
+    /// The time since the last call was spent spinning.
     spins: bool,
 }
 
 impl Spinning {
-    /// For so long after something moved; not at all with zero.
+    /// Spins for `most` after something moved; not at all if that is zero.
     pub fn new(most: Duration) -> Spinning {
         let most = most.min(SPIN_MAX);
         Spinning { most, moved_at: None, asked_at: None, credit_ns: CREDIT_MAX_NS, spins: false }
     }
 
-    /// After a turn: whether another is to follow although nothing moved.
+    /// To be called after each turn: whether another is to follow although nothing moved.
     pub fn after_turn(&mut self, has_moved: bool, now: impl FnOnce() -> Instant) -> bool {
         if self.most.is_zero() {
             return false;

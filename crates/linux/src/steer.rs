@@ -1,12 +1,13 @@
-//! Steering: lets one processor alone take what comes in by an interface, so that it keeps its order.
+//! Steering: lets only one processor handle an interface's input, so that it keeps its order.
 //!
-//! A veth hands a packet to the queue of the processor that sent it. Where two processors send, there are
-//! two queues, and their order is lost: of a connection whose thread moves from one processor to
-//! the other, packets overtake each other. The kernel can be configured (*receive packet steering*) which
-//! processors are to do the work of an interface. If that is one, there is one queue.
+//! A veth passes a packet to the queue of the processor that sent it. Where two processors send,
+//! there are two queues, and their order is lost: of a connection whose thread moves from one
+//! processor to the other, packets overtake each other. In the kernel, *receive packet steering*
+//! configures which processors do the work of an interface. If that is one, there is one queue.
 //!
-//! The setting is a file of `/sys`, which shows the interfaces of whoever mounted it. A mount that nobody
-//! else sees is made for the purpose in the calling thread's network namespace, and is gone afterwards.
+//! The setting is a file of `/sys`, which shows the interfaces of the network namespace in which it was
+//! mounted. A private mount is made for the purpose in the calling thread's network namespace, and is
+//! gone afterwards.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,11 +21,11 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 /// Receive queues that are looked for.
 const QUEUES_MAX: u32 = 1_024;
 
-/// Lets one processor alone take what comes in by an interface of the calling thread's namespace: of those
-/// that the thread may use another for each `number`, in turns.
+/// Lets only one processor handle the input of an interface of the calling thread's namespace: of those
+/// that the thread may use, each `number` gets another one in turn.
 ///
 /// # Errors
-/// When there is no such interface, or the kernel or a container does not let us.
+/// When there is no such interface, or the kernel or a container does not permit it.
 pub fn to_one_processor(interface: &str, number: usize) -> Result<()> {
     let step = || format!("cannot steer what comes in by {interface} to one processor");
     let allowed = sched_getaffinity(None).with_context(step)?;

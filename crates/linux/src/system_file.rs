@@ -8,7 +8,7 @@ use std::path::Path;
 /// Bytes of a file of the system at most: a million routes of the kernel have 128 MiB.
 const SYSTEM_BYTES_MAX: u64 = 512 << 20;
 
-/// All that `reader` brings; nothing when that is more than `bytes_max` bytes.
+/// All bytes of `reader`; `None` if there are more than `bytes_max`.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -21,7 +21,7 @@ pub fn within(reader: impl Read, bytes_max: u64) -> io::Result<Option<Vec<u8>>> 
 /// The text of a file that the system keeps, such as those of `/proc`.
 ///
 /// # Errors
-/// When it cannot be read, is no text, or is longer than any of them.
+/// When it cannot be read, is not text, or is longer than any such file.
 pub fn system_text(path: impl AsRef<Path>) -> io::Result<String> {
     let bytes = within(File::open(path)?, SYSTEM_BYTES_MAX)?;
     let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;

@@ -1,8 +1,9 @@
 //! A port by TAP: an interface of our own, whose other side is the kernel's network stack.
 //!
 //! What the port transmits, the kernel receives on the interface, and the other way about. So a
-//! router hands to the kernel what is not for it to forward (ARP, ping, the sessions of a routing
-//! daemon) on one TAP per port, and the kernel answers there. The interface goes with the port.
+//! router passes to the kernel what it does not forward itself (ARP, ping, the sessions of a
+//! routing daemon) on one TAP per port, and the kernel answers there. The interface disappears with
+//! the port.
 //!
 //! Each frame takes a system call of its own. Before each stands a virtio header, by which partial
 //! checksums are passed on ([`ChecksumOffload`]); segmentation offload stays off, so no frame is
@@ -42,7 +43,7 @@ pub struct TapConfig {
     pub mtu_bytes: u32,
     /// What to do with checksums that a kernel left to its card.
     pub checksum: ChecksumOffload,
-    /// How many chunks of the memory are kept for frames that come in here, at least 1.
+    /// How many chunks of the memory are reserved for frames that arrive here, at least 1.
     pub reserve: u32,
 }
 
@@ -90,8 +91,8 @@ impl TapPort {
         })
     }
 
-    /// Lets the kernel's side have a carrier or none, so that programs there notice what the port's link
-    /// does.
+    /// Sets or clears the carrier on the kernel's side, so that programs there notice the state of the
+    /// port's link.
     ///
     /// # Errors
     /// When the kernel cannot (before 5.0), or the interface is gone.
@@ -116,7 +117,7 @@ impl TapPort {
         failure
     }
 
-    /// Reads one frame; none when there is none, or no chunk for it.
+    /// Reads one frame; `None` if there is none, or no chunk for it.
     fn read(&mut self, memory: &mut PacketMemory) -> io::Result<Option<Packet>> {
         let Some(chunk) = self.laid_out.take().or_else(|| memory.supply(self.account)) else {
             return Ok(None);

@@ -8,8 +8,8 @@
 //!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
 //! ```
 //!
-//! An external device, which the lab did not make, is wired as a program is; `c0` and `s0` are then interfaces of the
-//! host's, borrowed for the run ([`crate::borrowed`]). Its neighbours are asked for by ARP and neighbour discovery.
+//! An external device, which the lab did not make, is wired like a program; `c0` and `s0` are then interfaces of the
+//! host, borrowed for the run ([`crate::borrowed`]). ARP and neighbour discovery are on towards it.
 //!
 //! With a path, a transparent box stands between the client and the device:
 //!
@@ -17,15 +17,15 @@
 //!   c0 .1 ── client (path) device ── .2 client …        any of these devices
 //! ```
 //!
-//! Each host owns whole prefixes of addresses: one route `local PREFIX dev lo` makes every
-//! address of a pool its own. Nothing but the lab's traffic is on the links: neighbours are
-//! entered for good on both sides, so no host asks by ARP or neighbour discovery, and no interface
-//! takes part in multicast, so no group is reported. Segmentation and checksum offloads are off,
-//! so that each frame is one that a real link could carry.
+//! Each host owns whole prefixes of addresses: one route `local PREFIX dev lo` makes every address
+//! of a pool its own. Nothing but the lab's traffic is on the links: neighbours are entered
+//! permanently on both sides, so no host uses ARP or neighbour discovery, and no interface takes
+//! part in multicast, so no group is reported. Segmentation and checksum offloads are off, so that
+//! each frame is one that a real link could carry.
 //!
 //! [`Testbed::build`] leaves the links down. A ring opened then sees every frame that follows;
-//! [`Testbed::raise`] takes the links up and returns when they carry traffic. Everything goes
-//! when the value does, or the process, however it ends.
+//! [`Testbed::raise`] takes the links up and returns when they carry traffic. Everything is removed
+//! when the value is dropped, or when the process ends, however that happens.
 
 use std::net::IpAddr;
 use std::thread;
@@ -55,9 +55,9 @@ pub const SERVER_INTERFACE: &str = "s0";
 
 /// The device's interfaces towards the client and towards the server, where the kernel forwards.
 const KERNEL_INTERFACES: [&str; 2] = ["p0", "p1"];
-/// The same where a program forwards, called after what is behind them.
+/// The device's interfaces where a program forwards, named after the hosts behind them.
 pub const PROGRAM_INTERFACES: [&str; 2] = ["client", "server"];
-/// The path's interfaces: towards the client and towards the device, called after what is behind them.
+/// The path's interfaces: towards the client and towards the device, named after what is behind them.
 pub const PATH_INTERFACES: [&str; 2] = ["client", "device"];
 /// Those of the path behind the device: towards the device and towards the server.
 pub const REAR_PATH_INTERFACES: [&str; 2] = ["device", "server"];
@@ -69,16 +69,16 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub enum DeviceKind {
     /// Linux, which forwards between two links.
     Linux,
-    /// Linux as well, but its routes are brought by somebody else, after [`Testbed::raise`].
+    /// Linux as well, but its routes are installed separately (by FRR, for one), after [`Testbed::raise`].
     LinuxWithoutRoutes,
-    /// A program that somebody starts in the device's namespace between [`Testbed::build`] and
+    /// A program that the caller starts in the device's namespace between [`Testbed::build`] and
     /// [`Testbed::raise`]: the kernel there has no addresses and forwards nothing.
     Program,
     /// A program likewise, that passes frames on as they are: hosts on both sides are neighbours.
     Transparent,
     /// Nothing: a single link, the calibration cable.
     Wire,
-    /// Whatever stands between two interfaces of this host ([`TestbedConfig::external`]).
+    /// A device between two interfaces of this host ([`TestbedConfig::external`]).
     External,
 }
 
@@ -145,7 +145,7 @@ impl InterfaceCounters {
     }
 }
 
-/// A port of the device under test, and what a program that forwards has to know.
+/// A port of the device under test, with what a forwarding program needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePort {
     /// The interface, in the device's namespace.
@@ -163,7 +163,7 @@ pub struct DevicePort {
 pub struct Layout(Plan);
 
 impl Layout {
-    /// The layout of a configuration.
+    /// The layout that a configuration leads to.
     ///
     /// # Errors
     /// As [`Testbed::build`], where the configuration is at fault.
@@ -190,8 +190,8 @@ impl Layout {
         })
     }
 
-    /// Whom the client's host (0) or the server's (1) finds at the other end of its link, or behind a device that is
-    /// transparent.
+    /// The neighbours of the client's host (0) or the server's (1) at the other end of its link, or behind a device
+    /// that is transparent.
     pub fn next_hops(&self, host: usize) -> Vec<IpAddr> {
         let site = [Site::Client, Site::Server][host];
         let ports = self.0.ports.iter().filter(|port| port.site == site);
@@ -214,7 +214,7 @@ impl Layout {
     }
 }
 
-/// A testbed; everything in it goes when it does.
+/// A testbed; everything in it is removed when it is dropped.
 pub struct Testbed {
     // Given back before the namespaces go.
     borrowed: Option<Borrowed>,
@@ -276,12 +276,12 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Gives one of our interfaces, down still, what it needs; called in its namespace.
+    /// Configures one of our interfaces, which is still down; called in its namespace.
     fn configure(&self, port: &LinkEnd) -> Result<()> {
         let mut netlink = Netlink::open()?;
         offload::switch_off(port.name)?;
         match (self.kind, port.site) {
-            // The device is asked for its address, and asks for ours.
+            // We resolve the device's address, and the device resolves ours.
             (DeviceKind::External, Site::Client | Site::Server) => netlink.let_speak(port.name)?,
             _ => netlink.silence(port.name)?,
         }
@@ -348,7 +348,7 @@ impl Testbed {
         &self.server
     }
 
-    /// The namespace of the device under test; none where it is a wire.
+    /// The namespace of the device under test; `None` if it is a wire.
     pub fn device(&self) -> Option<&Namespace> {
         self.device.as_ref()
     }
@@ -404,7 +404,7 @@ impl Testbed {
         })
     }
 
-    /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
+    /// Whether the kernel in the port's namespace gets addresses, neighbours and routes.
     fn is_configured(&self, port: &LinkEnd) -> bool {
         match port.site {
             Site::Client | Site::Server => !self.hosts_by_program,
@@ -413,8 +413,9 @@ impl Testbed {
         }
     }
 
-    /// The Ethernet address that the kernel is told of. Where a program is the host it is another than the one in the plan,
-    /// by which the program goes: the kernel takes what comes for somebody else's, and drops it before it reads it.
+    /// The Ethernet address that the kernel gets. If a program is the host, it differs from the planned one, which
+    /// the program uses: the kernel then regards frames as addressed to another host, and drops them before it reads
+    /// them.
     fn mac_for_kernel(&self, port: &LinkEnd) -> MacAddress {
         let mut mac = port.mac;
         if self.hosts_by_program && matches!(port.site, Site::Client | Site::Server) {

@@ -11,7 +11,7 @@ pub struct Usage {
     pub peak_rss_bytes: u64,
 }
 
-/// Asks the kernel (`getrusage`).
+/// Reads the kernel's account (`getrusage`).
 ///
 /// # Errors
 /// Never on Linux.

@@ -1,8 +1,8 @@
 //! Switches in user space as devices: Open vSwitch's userspace datapath, and DPDK's testpmd on packet sockets.
 //!
-//! Both pass frames between the device's two ports as they are. They keep their files in memory that is mounted for
-//! them alone ([`super::mounts`]), so that they do not know of others of their kind on the machine, and nothing is left
-//! of them. testpmd polls, so that it takes a whole processor.
+//! Both pass frames between the device's two ports as they are. They keep their files in memory that is mounted only
+//! for them ([`super::mounts`]), so that they are isolated from others of their kind on the machine, and nothing is
+//! left of them. testpmd polls, so that it takes a whole processor.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,7 +35,7 @@ const BUFFERS: u32 = 1 << 14;
 pub enum UserSwitchKind {
     /// Open vSwitch, its userspace datapath.
     OpenVSwitch,
-    /// DPDK's testpmd, forwarding what comes by one port to the other.
+    /// DPDK's testpmd, forwarding from one port to the other.
     Testpmd,
 }
 
@@ -56,7 +56,7 @@ impl UserSwitchKind {
     }
 
     /// # Errors
-    /// One line that says which package it needs, where it is not there.
+    /// If it is not installed: one line with the package that it needs.
     pub fn ensure_installed(self) -> Result<()> {
         let (programs, package) = self.programs();
         let missing = programs.iter().find(|name| program(name).is_none());
@@ -75,7 +75,7 @@ fn program(name: &str) -> Option<PathBuf> {
 /// A switch between two ports.
 #[derive(Debug)]
 pub struct UserSwitch {
-    /// The one that forwards is the first.
+    /// The daemon that forwards is the first.
     daemons: Vec<Daemon>,
     _room: Room,
 }
@@ -84,7 +84,7 @@ impl UserSwitch {
     /// Starts one between two interfaces of a namespace whose links are up, and returns when it forwards.
     ///
     /// # Errors
-    /// When it is not installed or does not start, with what it said.
+    /// When it is not installed or does not start, with its output.
     pub fn start(
         kind: UserSwitchKind,
         namespace: &Namespace,

@@ -1,9 +1,9 @@
-//! The ten bytes in front of a frame by which a kernel and its neighbour speak of offloads.
+//! The ten bytes in front of a frame in which a kernel and its neighbour describe offloads.
 //!
 //! `struct virtio_net_hdr` (virtio 1.2, section 5.1.6): flags, the kind of segmentation that is
 //! still to be done, three lengths about it, and where a checksum is to be filled in. Packet
-//! sockets and TAP devices put it before each frame where they are asked to. In the packet memory
-//! it lies in the head-room, right before the frame, so that one buffer serves both.
+//! sockets and TAP devices put it before each frame on request. In the packet memory it lies in the
+//! head-room, right before the frame, so that one buffer serves both.
 
 use super::partial_checksum::{PartialChecksum, partial_checksum};
 
@@ -12,7 +12,7 @@ pub(super) const HEADER_BYTES: u16 = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 
-/// What a received header says.
+/// The content of a received header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Received {
     /// The frame is still to be cut into segments.

@@ -1,8 +1,9 @@
-//! XDP programs of others, loaded from an ELF object as clang writes it and attached to a device's ports.
+//! External XDP programs, loaded from an ELF object as clang writes it and attached to a device's ports.
 //!
-//! An object has one XDP program for both ports, or two that are called `client` and `server` after what is behind their
-//! ports. Its maps are made empty; one called `ports` that holds interfaces (`BPF_MAP_TYPE_DEVMAP`) gets the clients' port at 0 and the
-//! servers' at 1, so that a program can redirect from one to the other. Relocations and maps described by BTF are `aya`'s.
+//! An object has one XDP program for both ports, or two named `client` and `server` after what is behind their ports.
+//! Its maps are made empty; one called `ports` that holds interfaces (`BPF_MAP_TYPE_DEVMAP`) gets the clients' port
+//! at 0 and the servers' at 1, so that a program can redirect from one to the other. Relocations and maps described
+//! by BTF are `aya`'s.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ impl XdpObject {
     /// Reads an object.
     ///
     /// # Errors
-    /// When it cannot be read, or is no ELF file.
+    /// When it cannot be read, or is not an ELF file.
     pub fn read(path: &Path) -> Result<XdpObject> {
         let name = path.display();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;

@@ -11,7 +11,7 @@ use super::{HELD, REFUSED};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 
-/// What interfaces are called whose own name has been taken meanwhile; a number follows.
+/// The name of interfaces whose own name has been taken meanwhile; a number follows.
 const SPARE_NAME: &str = "lent";
 /// How many such names are tried.
 const SPARE_NAMES: u32 = 100;
@@ -25,11 +25,11 @@ pub(super) struct Out {
 }
 
 /// Does a guardian's work, as the last thing that its process does: `arguments` are those that
-/// [`super::Borrowed::borrow`] appends, `lifeline` ends when the lab does, and `told` reads what is said. The caller
-/// sees to it that no signal but SIGKILL ends the process.
+/// [`super::Borrowed::borrow`] appends, `lifeline` reaches its end when the lab ends, and reports are written to
+/// `told`. The caller sees to it that no signal but SIGKILL ends the process.
 ///
 /// # Errors
-/// When arguments are wrong, or nothing could be moved; `told` has heard why.
+/// When arguments are wrong, or nothing could be moved; the reason has been written to `told`.
 pub fn stand_guard(
     arguments: &[String],
     lifeline: &mut impl Read,
@@ -93,8 +93,8 @@ fn lend(loan: &Out) -> Result<()> {
     loan.namespace.enter(|| Netlink::open()?.rename_link(name, &loan.called))
 }
 
-/// Moves all back and makes them what they were; what could not be done, in a line each. Those that are not out are
-/// left alone.
+/// Moves all back and restores their state; returns what could not be done, in a line each. Those that are not out
+/// are left alone.
 pub(super) fn move_back(all: &[Out]) -> Vec<String> {
     let home = match File::open("/proc/thread-self/ns/net") {
         Ok(file) => OwnedFd::from(file),
@@ -116,14 +116,14 @@ pub(super) fn move_back(all: &[Out]) -> Vec<String> {
             Err(error) => problems.push(format!("{name} was not given back: {error:#}")),
         }
     }
-    // A route may lead by several of them.
+    // A route may use several of them.
     for (state, now) in back {
         problems.extend(state.restore_routes(&now));
     }
     problems
 }
 
-/// Moves one back, under its own name if that is free; what it is called then, and none where it was not out.
+/// Moves one back, under its own name if that is free; returns its new name, and `None` if it was not out.
 fn bring_home(loan: &Out, home: &OwnedFd) -> Result<Option<String>> {
     let name = loan.state.name();
     loan.namespace.enter(|| {

@@ -2,9 +2,9 @@
 //!
 //! A lab's hosts live in namespaces of their own, so the interfaces towards the device are moved there for the run.
 //! A namespace without a name ends with the last process that holds it. The kernel then sends cards back to the first
-//! namespace, without their addresses, and destroys virtual interfaces together with their other ends, which would be
-//! the user's own. So interfaces are never held by the lab alone: a *guardian*, a process that does nothing else, moves
-//! them out and, when the lab ends in whatever way, back:
+//! namespace, without their addresses, and destroys virtual interfaces together with their other ends, which may be
+//! the user's own. So interfaces are never held by the lab alone: a *guardian*, a process that does nothing else,
+//! moves them out and, however the lab ends, back:
 //!
 //! ```text
 //!   lab ── starts ──► guardian          opens the lab's namespaces, reads what the interfaces are like,
@@ -13,11 +13,12 @@
 //!    └─ ends, is killed ► end of file   moves them back and makes them what they were
 //! ```
 //!
-//! What an interface loses by such a move is put back: its name, MTU, addresses, routes, permanent neighbours,
-//! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up (`state`). What could not be put back, or
-//! whose absence would harm the host, is refused beforehand: the interface of the default route, ports of bridges and
-//! bonds, interfaces on which others stand, and those with an XDP program, filters or queues of their own. Not put back
-//! are proxy neighbours, groups of the link layer that were joined by hand, and how long routes are valid.
+//! What an interface loses by such a move is restored: its name, MTU, addresses, routes, permanent neighbours,
+//! settings in `/proc/sys/net/*/{conf,neigh}`, offloads, and whether it was up (`state`). An interface that could
+//! not be restored, or whose absence would harm the host, is refused beforehand: that of the default route, ports of
+//! bridges and bonds, interfaces on which others are stacked, and those with an XDP program, filters or queues of
+//! their own. Not restored are proxy neighbours, link-layer groups that were joined by hand, and the lifetimes of
+//! routes.
 
 mod guardian;
 mod settings;
@@ -37,11 +38,11 @@ use state::InterfaceState;
 
 pub use guardian::stand_guard;
 
-/// The longest line that a guardian says, bytes.
+/// The longest line that a guardian writes, bytes.
 const LINE_BYTES_MAX: u64 = 4_096;
-/// What the guardian says when it has moved everything.
+/// What the guardian writes when it has moved everything.
 const HELD: &str = "held";
-/// What it says before the reason where it moves nothing.
+/// What it writes before the reason if it moves nothing.
 const REFUSED: &str = "refused: ";
 
 /// An interface that is to be lent.
@@ -60,7 +61,7 @@ pub struct Loan<'a> {
 pub struct Borrowed {
     guardian: Child,
     said: BufReader<ChildStdout>,
-    /// What is known of the interfaces here, should the guardian die before the lab.
+    /// The state of the interfaces, in case the guardian dies before the lab.
     out: Vec<Out>,
     given_back: bool,
 }
@@ -70,7 +71,7 @@ impl Borrowed {
     /// calls [`stand_guard`] with the arguments that are appended to it.
     ///
     /// # Errors
-    /// Why an interface cannot be lent, or what the kernel refuses.
+    /// If an interface cannot be lent, or the kernel refuses.
     pub fn borrow(loans: &[Loan<'_>], mut guardian: Command) -> Result<Borrowed> {
         guardian.arg(std::process::id().to_string());
         let mut out = Vec::new();
@@ -111,7 +112,7 @@ impl Borrowed {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Gives the interfaces back; what could not be made as it was before, in a line each.
+    /// Gives the interfaces back; returns what could not be restored, in a line each.
     ///
     /// # Errors
     /// When the guardian cannot be waited for.
@@ -146,7 +147,7 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // A caller that needs to know what was not put back has called `give_back`.
+        // A caller that needs to know what was not restored has called `give_back`.
         let _ = self.end();
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn read(name: &str) -> Vec<Setting> {
     found
 }
 
-/// Writes those that are not what they were of an interface of this name; the files that could not be written.
+/// Writes those settings of the interface `name` that have changed; returns the files that could
+/// not be written.
 pub(super) fn write(settings: &[Setting], name: &str) -> Vec<String> {
     let differs = |setting: &&Setting| {
         system_text(setting.path(name)).is_ok_and(|now| now.trim_end() != setting.value)

@@ -1,4 +1,4 @@
-//! What an interface is like before it is lent, and how it becomes so again.
+//! The state of an interface before it is lent, and its restoration.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -33,7 +33,7 @@ const KEPT_FLAGS: LinkFlags =
 /// More interfaces than a message for a person needs to name.
 const NAMES_MAX: usize = 12;
 
-/// All of an interface that a move to another namespace takes away.
+/// The parts of an interface's state that a move to another namespace removes.
 #[derive(Clone, Debug)]
 pub(super) struct InterfaceState {
     name: String,
@@ -48,7 +48,7 @@ pub(super) struct InterfaceState {
 }
 
 impl InterfaceState {
-    /// Reads that of an interface of the calling thread's namespace, or says why it cannot be lent.
+    /// Reads the state of an interface of the calling thread's namespace; an error says why it cannot be lent.
     pub(super) fn read(name: &str) -> Result<InterfaceState> {
         let mut netlink = Netlink::open()?;
         let links = netlink.links()?;
@@ -109,8 +109,8 @@ impl InterfaceState {
         &self.name
     }
 
-    /// Makes an interface that has this name now, in the calling thread's namespace and down, what it was but for its
-    /// routes; what could not be done, in a line each.
+    /// Restores all but the routes of an interface that now has this name, is in the calling thread's namespace, and
+    /// is down; returns what could not be done, in a line each.
     pub(super) fn restore(&self, name: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let mut note = |what: &str, done: Result<()>| {
@@ -123,7 +123,7 @@ impl InterfaceState {
         note("MTU", netlink.set_mtu(name, self.mtu_bytes));
         note("offloads", offload::switch_on(name, &self.offloads));
         note("flags", netlink.set_flags(name, self.flags, KEPT_FLAGS - self.flags));
-        // Before it is up: among them is which addresses it gives itself then.
+        // Before it is up: some of them control which addresses it then assigns itself.
         let not_set = settings::write(&self.settings, name);
         if self.is_up {
             note("up", netlink.set_up(name));
@@ -249,8 +249,8 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(link).collect())
     }
 
-    /// Addresses in the order in which they have to be added to be listed as they are: the kernel puts an address of
-    /// IPv6 before others of its scope.
+    /// Addresses in the order in which they have to be added to be listed in the same order: the kernel puts an IPv6
+    /// address before others of its scope.
     fn addresses_of(&mut self, index: u32) -> Result<Vec<AddressMessage>> {
         let asked = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.request(asked, NLM_F_DUMP).context("cannot list the addresses")?;
@@ -265,8 +265,8 @@ impl Netlink {
         Ok(ordered)
     }
 
-    /// Routes by the interface but for those that follow from its addresses; those that others are reached by come
-    /// first.
+    /// Routes by the interface, except those that follow from its addresses; routes without a gateway come first,
+    /// since the gateways of others are reached by them.
     fn routes_of(&mut self, index: u32) -> Result<Vec<RouteMessage>> {
         let asked = RouteNetlinkMessage::GetRoute(RouteMessage::default());
         let answers = self.request(asked, NLM_F_DUMP).context("cannot list the routes")?;
@@ -327,8 +327,8 @@ impl Netlink {
         self.request(new, NLM_F_CREATE | NLM_F_REPLACE).map(drop)
     }
 
-    /// Adds a route beside those of others to the same prefix; one of several hops takes the place of what was left of
-    /// it, and one that is there already is right.
+    /// Adds a route beside those of others to the same prefix; a multipath route replaces what was left of it, and
+    /// one that already exists is right.
     fn restore_route(&mut self, route: &RouteMessage, index: u32) -> Result<()> {
         let mut route = route.clone();
         route.header.flags &= RouteFlags::Onlink;

@@ -6,10 +6,10 @@ pub(super) const WAYS: usize = 4;
 pub(super) const BUCKETS: usize = 64;
 pub(super) const BUCKET_STRIDE: usize = 64 + WAYS * WAY_STRIDE;
 
-/// Where a bucket has what, from its beginning: packets of its flows that were let into the ring (the
-/// programs' own); packets that have left again, and when the last did so, nanoseconds of the monotonic
-/// clock (ours); whether the next may go by a shortcut without a look at the clock (the programs' own); and
-/// the tags of its flows, by which all but one of them need not be looked at.
+/// The offsets of a bucket's fields from its beginning: packets of its flows that were let into the
+/// ring (the programs' own); packets that have left again, and when the last did so, nanoseconds of the
+/// monotonic clock (ours); whether the next may go by a shortcut without a look at the clock (the
+/// programs' own); and the tags of its flows, which spare looking at all but one of them.
 pub(super) const PASSED: usize = 0;
 pub(super) const LEFT: usize = 8;
 pub(super) const LEFT_AT: usize = 16;
@@ -20,10 +20,10 @@ pub(super) const TAGS: usize = 32;
 pub(super) const FIRST_WAY: usize = 64;
 pub(super) const WAY_STRIDE: usize = 64;
 
-/// Where a flow has what, from its beginning: how often it was changed, twice for each time, so that an
-/// odd number says that it is being changed; the longest IP packet; its addresses as they stand in the
-/// packet; its ports as they do, its protocol and the port of the router; the interface; the two link-layer
-/// addresses as they are to stand in the frame; packets and bytes that were forwarded.
+/// The offsets of a flow's fields from its beginning: its version, raised twice by each change, so that
+/// an odd number means that a change is in progress; the longest IP packet; its addresses as they stand
+/// in the packet; its ports as they do, its protocol and the port of the router; the interface; the two
+/// link-layer addresses as they are to stand in the frame; packets and bytes that were forwarded.
 pub(super) const VERSION: usize = 0;
 pub(super) const MTU: usize = 4;
 pub(super) const ADDRESSES: usize = 8;
@@ -40,8 +40,9 @@ pub(super) const INPUT_BIT: u32 = 40;
 /// What keys are multiplied by to find their bucket.
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How long nothing of a bucket may have left by user space before its next packet takes a shortcut, in
-/// nanoseconds: what was sent just now may still be on its way through the kernel on another processor.
+/// How long no packet of a bucket may have left by user space before its next packet takes a shortcut,
+/// in nanoseconds: what was sent just now may still be on its way through the kernel on another
+/// processor.
 pub(super) const QUIET_NANOS: i32 = 30_000;
 
 /// Where a hash has the tag of its flow: below the bits that choose the bucket, which are 18 at most.

@@ -1,10 +1,10 @@
 //! Flow offload: flows whose packets a program at the traffic control hook forwards itself, by a shortcut.
 //!
-//! What the pipeline says of a flow beforehand ([`nilometer_router::pipeline::shortcut`]) is entered in a
-//! table that the programs of all ports share with us. A packet of such a flow that a program finds sound is
-//! rewritten and sent on from within the kernel, without a copy and without waking a thread; every other
-//! goes its way through the ring (`crate::tcx`). This is what the kernel's own *flowtable* does with
-//! what its slow path has decided, and the fast path of the DER with what its port processors have.
+//! The pipeline's decision about a flow ([`nilometer_router::pipeline::shortcut`]) is entered in a table
+//! that the programs of all ports share with us. A valid packet of such a flow is rewritten and sent on
+//! from within the kernel, without a copy and without waking a thread; every other goes through the ring
+//! (`crate::tcx`). This is what the kernel's own *flowtable* does with what its slow path has decided,
+//! and the fast path of the DER with what its port processors have.
 //!
 //! ```text
 //!                                 ┌─ a flow of the table, sound, nothing of it under way ─► other port
@@ -14,31 +14,31 @@
 //!
 //! # Order
 //!
-//! A packet must not overtake those of its flow that went by the ring. So each *bucket* of the table counts:
-//! the program what it lets into the ring (*passed*), and we what has left again, sent or dropped (*left*).
-//! A flow always has the same bucket, whether it is in the table or not, so where both are equal nothing of
-//! it is under way. Then its packets take the shortcut, from the first that finds nothing left for a while
-//! (30 µs) on; the first that has to go by the ring again ends that. Who has a flow
-//! counted ([`Mark`]) and tells what has left is the packet memory: a chunk carries its bucket until it is
-//! given back.
+//! A packet must not overtake those of its flow that went by the ring. So each *bucket* of the table has
+//! two counters: the program counts what it lets into the ring (*passed*), and we count what has left
+//! again, sent or dropped (*left*). A flow always has the same bucket, whether it is in the table or not,
+//! so if both are equal no packet of it is under way. Then its packets take the shortcut, beginning with
+//! the first that arrives when none has left for a while (30 µs); the first that has to go by the ring
+//! again ends that. The packet memory does the accounting ([`Mark`]): a chunk carries its bucket until it
+//! is given back.
 //!
 //! So packets are in order on the link. A veth has no link of its own: its far end takes what each processor
 //! has sent from a queue of that processor's, and where one of these waits for more than the 30 µs (on a
-//! machine whose processors are all taken) the far end sees packets of one flow in another order. One processor
-//! alone for what comes in there (`crate::steer`) prevents it.
+//! machine whose processors are all taken) the far end sees packets of one flow in another order.
+//! Restricting that end's input to one processor (`crate::steer`) prevents it.
 //!
 //! Fragments and packets with options belong to no bucket; they go by the ring, and others of their flow do
 //! not wait for them.
 //!
-//! A ring that is never empty would keep its flows for ever. Where it is nearly full, packets will be lost,
-//! and the first to be lost are those of flows that have a shortcut: what is under way of them then leaves,
-//! and they are gone from the ring.
+//! Flows could never leave a ring that is never empty. When it is nearly full, packets will be lost anyway,
+//! and those of flows that have a shortcut are dropped first: their packets under way then leave, and the
+//! flows leave the ring.
 //!
 //! # Changes
 //!
-//! A flow is changed while programs run. Its *version* is odd meanwhile, and a program that found another
-//! version after it had read all than before lets the packet into the ring. What a flow has forwarded is
-//! counted in the table and never reset: the reader keeps the count that it last credited.
+//! A flow is changed while programs run. Its *version* is odd meanwhile, and a program that finds
+//! different versions before and after reading the flow lets the packet into the ring. What a flow has
+//! forwarded is counted in the table and never reset: the reader keeps the count that it last credited.
 
 mod layout;
 mod program;
@@ -86,7 +86,7 @@ pub struct Exit {
     pub mtu_bytes: u16,
 }
 
-/// A flow as the programs tell it from others.
+/// A flow's key as the programs compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Words {
     addresses: u64,
@@ -124,7 +124,7 @@ impl fmt::Debug for FlowOffload {
     }
 }
 
-/// The same table, not one with the same flows.
+/// Equal if it is the same table, not one with the same flows.
 impl PartialEq for FlowOffload {
     fn eq(&self, other: &FlowOffload) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -137,10 +137,10 @@ impl FlowOffload {
     /// The fewest and the most places.
     pub const PLACES: std::ops::RangeInclusive<usize> = 64..=1 << 20;
 
-    /// An empty table with places for so many flows, a power of two.
+    /// An empty table with places for `places` flows, a power of two.
     ///
     /// # Errors
-    /// When it is none, or the kernel has no such memory for us.
+    /// When it is not one, or the kernel does not grant the memory.
     pub fn new(places: usize) -> Result<FlowOffload> {
         ensure!(
             places.is_power_of_two() && FlowOffload::PLACES.contains(&places),
@@ -163,7 +163,7 @@ impl FlowOffload {
         1 << self.bits
     }
 
-    /// The places that a flow could have which came by port `input` of the router.
+    /// The possible places of a flow that arrives by port `input` of the router.
     pub fn places_of(&self, input: u16, key: &Key<u32>) -> [Place; WAYS] {
         let Words { addresses, ports } = Words::of(input, key);
         let (bucket, _) = layout::bucket(addresses, ports, self.bits);
@@ -171,7 +171,7 @@ impl FlowOffload {
     }
 
     /// Enters a flow in a place of its own, or gives the flow that has the place another exit. Its packets
-    /// take it from the next on before which nothing of the flow is under way.
+    /// take it from the next one on that arrives when no packet of the flow is under way.
     pub fn set(&self, place: Place, input: u16, key: &Key<u32>, exit: &Exit) {
         let Words { addresses, ports } = Words::of(input, key);
         let [a, b, c, d, e, f] = exit.to;

@@ -11,8 +11,8 @@
 //!   write addresses, time to live, checksum; count; redirect
 //! ```
 //!
-//! As the program writes into packets, the kernel sees to it beforehand that their headers are their own; where
-//! it has no memory for that, a packet is lost before the program sees it.
+//! As the program writes into packets, the kernel first makes sure that their headers are not shared; if it has
+//! no memory for that, a packet is lost before the program sees it.
 //!
 //! Registers: 6 the packet, 7 the ring; first 8 and 9 the flow's words, then its bucket and its entry.
 
@@ -70,7 +70,7 @@ const SEEN_VERSION: i16 = -32;
 const COUNT: i16 = -40;
 const BYTE_COUNT: i16 = -48;
 
-/// By which port of the router packets come, and where the program has what.
+/// The router's port by which packets arrive, and where the program has its data.
 pub(crate) struct Taking<'a> {
     /// The table.
     pub(crate) flow_offload: &'a FlowOffload,
@@ -82,9 +82,9 @@ pub(crate) struct Taking<'a> {
     pub(crate) mark: i16,
 }
 
-/// Appends what forwards a packet; where it does not, it goes on at `ring`, and where the ring should not
-/// have it because it is nearly full, at `shed`. `nearly_full` appends what jumps to the label that it is
-/// given if that is so.
+/// Appends the code that forwards a packet; if it does not forward it, it continues at `ring`, or at
+/// `shed` if the ring is nearly full. `nearly_full` appends code that jumps to the given label in that
+/// case.
 pub(crate) fn forward(
     all: &mut Assembly,
     taking: &Taking<'_>,
@@ -139,7 +139,7 @@ fn name_flow(all: &mut Assembly, taking: &Taking<'_>) {
     all.put(LOAD_DOUBLE, 8, 2, IP_ADDRESSES, 0);
 }
 
-/// Marks the packet; then the bucket in register 8 and the flow's entry in register 9.
+/// Marks the packet; puts the bucket into register 8 and the flow's entry into register 9.
 fn find(all: &mut Assembly, taking: &Taking<'_>) {
     all.number(4, FACTOR);
     all.put(MOVE_REGISTER, 1, 9, 0, 0);
@@ -159,7 +159,7 @@ fn find(all: &mut Assembly, taking: &Taking<'_>) {
         all.label(label);
         all.put(LOAD_WORD, 1, 5, (TAGS + 4 * way) as i16, 0);
         all.jump(IF_NOT_EQUAL_REGISTER, 1, 3, 0, next);
-        // Before all else of the flow, so that no other can take its place unseen.
+        // Read before all else of the flow, so that no other can take its place unnoticed.
         all.put(LOAD_WORD, 0, 5, (at + VERSION) as i16, 0);
         all.put(LOAD_DOUBLE, 1, 5, (at + ADDRESSES) as i16, 0);
         all.jump(IF_NOT_EQUAL_REGISTER, 1, 8, 0, next);
@@ -186,7 +186,7 @@ fn bucket(all: &mut Assembly, flow_offload: &FlowOffload, register: u8, number: 
     all.put(ADD, register, 0, 0, BUCKETS as i32);
 }
 
-/// Goes on only where nothing of the flow is under way.
+/// Continues only if no packet of the flow is under way.
 fn await_quiet(all: &mut Assembly, nearly_full: impl Fn(&mut Assembly, &'static str)) {
     all.put(LOAD_DOUBLE, 1, 8, PASSED as i16, 0);
     all.put(LOAD_DOUBLE, 2, 8, LEFT as i16, 0);
@@ -209,8 +209,8 @@ fn await_quiet(all: &mut Assembly, nearly_full: impl Fn(&mut Assembly, &'static 
     all.label("open");
 }
 
-/// Goes on only with a packet that has time left, is as long as it says and has a true checksum. Its length
-/// is in register 4.
+/// Continues only with a packet that has time left to live, a consistent length and a correct checksum. Its
+/// length is in register 4.
 fn look_at(all: &mut Assembly) {
     data(all, i32::from(TRANSPORT) + 8);
     all.put(LOAD_BYTE, 1, 2, TIME_TO_LIVE, 0);
@@ -244,8 +244,8 @@ fn fold(all: &mut Assembly, register: u8, other: u8) {
     all.put(ADD_REGISTER, register, other, 0, 0);
 }
 
-/// Goes on only with a packet that fits the link, whole or cut. How many there will be on the link, and
-/// their bytes, are on the stack.
+/// Continues only with a packet that fits the link, whole or segmented. The number of packets on the
+/// link and their bytes are put on the stack.
 fn measure(all: &mut Assembly) {
     all.put(LOAD_WORD, 0, 6, PACKET_SEGMENT_BYTES, 0);
     all.put(LOAD_WORD, 1, 9, MTU as i16, 0);
@@ -289,8 +289,8 @@ fn measure(all: &mut Assembly) {
     all.label("measured length");
 }
 
-/// Writes what is to stand in the frame, where the flow is still as it was; goes on only then. The interface
-/// is in register 8.
+/// Writes the new fields of the frame if the flow is unchanged; continues only then. The interface is in
+/// register 8.
 fn rewrite(all: &mut Assembly) {
     let stations = STATIONS as i16;
     all.put(LOAD_DOUBLE, 0, 9, stations, 0);
@@ -326,8 +326,8 @@ fn count_and_send(all: &mut Assembly) {
     all.put(EXIT, 0, 0, 0, 0);
 }
 
-/// Appends what writes the mark of the packet into a slot (register 9, at `at`), and counts a packet of its
-/// bucket that is let into the ring.
+/// Appends the code that writes the packet's mark into a slot (register 9, at `at`), and counts a packet of
+/// its bucket that is let into the ring.
 pub(crate) fn mark_slot(all: &mut Assembly, flow_offload: &FlowOffload, mark: i16, at: i16) {
     all.put(LOAD_WORD, 1, 6, mark, 0);
     all.put(STORE_WORD, 9, 1, at, 0);

@@ -30,7 +30,7 @@ impl CountedArrivals {
         Ok(CountedArrivals { _link: link.with_context(step)?, shared, read: 0 })
     }
 
-    /// Frames that have come since it was last looked.
+    /// Frames that have arrived since the last call.
     pub(super) fn drain(&mut self) -> usize {
         // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a whole; the
         // mapping lives as long as the borrow.

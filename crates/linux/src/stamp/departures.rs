@@ -1,7 +1,7 @@
 //! The record ring of departures, read: stamps in the order of sequence numbers.
 //!
-//! A record's place is its sequence number modulo the ring, so the program claims nothing and never waits. A reader that is a
-//! whole ring behind finds a later number in the place of the one that it wants, and counts it as lost.
+//! A record's place is its sequence number modulo the ring, so the program claims nothing and never waits. A reader
+//! that is a whole ring behind finds a later number in the place of the one it expects, and counts that one as lost.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

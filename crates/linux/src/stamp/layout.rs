@@ -6,8 +6,8 @@ pub(super) const FULL: usize = 64;
 /// Where slots begin, in both rings.
 pub(super) const SLOTS: usize = 128;
 
-/// A slot of arrivals: whose turn it is (its position: it is free; one more: it is filled), the stamp, the length
-/// of the frame, how much of it was kept, the frame.
+/// A slot of arrivals: its sequence (its position: it is free; one more: it is filled), the stamp, the length of
+/// the frame, how much of it was kept, the frame.
 pub(super) const SLOT_SEQUENCE: usize = 0;
 pub(super) const SLOT_STAMP: usize = 8;
 pub(super) const SLOT_BYTES: usize = 16;

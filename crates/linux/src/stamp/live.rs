@@ -1,9 +1,9 @@
 //! XDP live frames: test frames that a BPF program makes, stamps and sends, more than one in a microsecond.
 //!
-//! A packet socket makes a packet of the kernel's for each frame and walks down the sending stack with it. The kernel can
-//! also run an XDP program on pages of its own as often as is wanted, as if a driver had received them, and pass on
-//! what the program redirects (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18): the
-//! interface gets frames in the driver's own form, many at once, and nothing is made or freed for any of them.
+//! A packet socket makes a kernel packet for each frame and passes it down the sending stack. The kernel can also
+//! run an XDP program on pages of its own any number of times, as if a driver had received them, and pass on what
+//! the program redirects (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18): the interface gets
+//! frames in the driver's own form, many at once, and nothing is made or freed for any of them.
 //!
 //! The program (`live_program`) writes headers, tag and checksum, and the stamp. What it writes is learnt from
 //! frames that the caller makes: headers from one frame of each flow; and since the tag's check is linear, what
@@ -11,13 +11,13 @@
 //!
 //! # Pacing
 //!
-//! Frames go in groups. Of constant spacing a group is as many frames as the kernel hands over together, and goes when its
-//! last frame is due, so that no frame is early and the slip of the others is seen; a burst is a group.
+//! Frames go in groups. With constant spacing a group is as many frames as the kernel passes on together, and leaves
+//! when its last frame is due, so that no frame is early and the slip of the others is seen; a burst is a group.
 //!
 //! # The other end
 //!
 //! A veth takes such frames only if its peer receives by NAPI: with an XDP program, or with `rx-gro` on. Frames
-//! that it does not take it drops without a word but for the counters of the interface.
+//! that it does not take it drops silently, except for the interface's counters.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -37,7 +37,7 @@ use crate::interface::Interface;
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
-/// The most frames that the kernel hands over together: a poll of the receiver's.
+/// The most frames that the kernel passes on together: one poll of the receiver.
 pub const LIVE_BATCH_MAX: u32 = 64;
 /// The longest frame: what a page holds beside the kernel's own.
 const FRAME_BYTES_MAX: usize = 1_514;
@@ -50,7 +50,8 @@ fn end_signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Gives that signal a handler that does nothing: without one it would end the process, and ignored it would end no call.
+/// Gives the signal a handler that does nothing: without one it would end the process, and if
+/// ignored it would not end a call.
 fn hear_end_signal() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: an action of zeros is valid; its handler is a function of this program that does nothing, and no
@@ -67,7 +68,7 @@ fn hear_end_signal() -> io::Result<()> {
 /// What the program makes frames of.
 #[derive(Clone, Debug)]
 pub struct LiveTemplate {
-    /// A whole frame, for what is the same in all.
+    /// A whole frame, for the parts that are the same in all.
     frame: Vec<u8>,
     /// The flows' part of the control map.
     flows: Vec<u8>,
@@ -76,10 +77,10 @@ pub struct LiveTemplate {
 }
 
 impl LiveTemplate {
-    /// Learns it from frames by flow and sequence number, all of one length.
+    /// Learns the template from frames by flow and sequence number, all of one length.
     ///
     /// # Errors
-    /// When a frame is longer than the kernel lends pages for, or the check is not linear.
+    /// When a frame does not fit the pages that the kernel lends, or the check is not linear.
     pub fn learn(flows: u32, frame: impl Fn(u32, u64) -> Vec<u8>) -> Result<LiveTemplate> {
         let first = frame(0, 0);
         ensure!(
@@ -156,7 +157,7 @@ pub struct LivePace {
     pub group: u32,
     /// From one group to the next, ns.
     pub period_ns: f64,
-    /// Frames that the kernel hands over together: a power of two, [`LIVE_BATCH_MAX`] at the most.
+    /// Frames that the kernel passes on together: a power of two, [`LIVE_BATCH_MAX`] at the most.
     pub batch: u32,
 }
 
@@ -202,7 +203,7 @@ impl LiveSender {
     /// a power of two, are kept until they are read.
     ///
     /// # Errors
-    /// When there is no such interface, or the system does not let us.
+    /// When there is no such interface, or the system does not permit it.
     pub fn open(
         interface: &str,
         template: &LiveTemplate,
@@ -234,7 +235,7 @@ impl LiveSender {
         let program = load_live(&control, ring.shared(), &coded).with_context(step)?;
         let (frame, control) = (template.frame.clone(), LiveControl(Arc::new(control)));
         let mut sender = LiveSender { program, control, frame, batch };
-        // A kernel may take the program and not run it like this; nothing is due yet, so nothing is sent.
+        // A kernel may accept the program and not run it like this; nothing is due yet, so nothing is sent.
         sender.begin(u64::MAX);
         sender
             .runs(1)
@@ -250,16 +251,16 @@ impl LiveSender {
         }
     }
 
-    /// Runs the program until [`LiveControl::end_call`], or another signal, ends that; says how many frames were made until
-    /// now. When a call ends the kernel gives up the pages that it lent, which takes some 25 ms.
+    /// Runs the program until [`LiveControl::end_call`], or another signal, ends the call; returns how many frames
+    /// were made so far. When a call ends the kernel gives up the pages that it lent, which takes some 25 ms.
     ///
     /// # Errors
-    /// When the kernel does not run it.
+    /// If the kernel does not run it.
     pub fn run(&mut self) -> io::Result<u64> {
         self.runs(RUNS_MAX)
     }
 
-    /// Runs it so many times, rounded up to whole batches.
+    /// Runs it `runs` times, rounded up to whole batches.
     pub(super) fn runs(&mut self, runs: u32) -> io::Result<u64> {
         #[repr(C)]
         struct TestRun {

@@ -11,7 +11,7 @@
 //!     redirect it to the interface
 //! ```
 //!
-//! The kernel hands over what a batch redirected when the batch is over. So the program waits only while the batch is
+//! The kernel passes on what a batch redirected when the batch is over. So the program waits only while the batch is
 //! empty: a frame that is made leaves within the time that the rest of its batch takes.
 
 use std::os::fd::OwnedFd;
@@ -29,8 +29,8 @@ use crate::bpf::{
 };
 use crate::xdp::PROG_TYPE_XDP;
 
-/// Where the control map has what: frames made; frames in all; frames of the open group that are still to be made;
-/// when the next group goes, ns and 2⁻³² ns; the flow whose turn it is; runs of this call.
+/// The fields of the control map: frames made; frames in all; frames of the open group that are still to be made;
+/// when the next group is due, ns and 2⁻³² ns; the flow whose turn it is; runs of this call.
 pub(super) const MADE: usize = 0;
 pub(super) const FRAMES: usize = 8;
 pub(super) const OPEN: usize = 16;
@@ -68,7 +68,7 @@ pub(super) struct Coded {
     pub(super) group: u32,
     /// From one group to the next: ns, and 2⁻³² ns.
     pub(super) period: [u64; 2],
-    /// Frames that the kernel hands over together, a power of two.
+    /// Frames that the kernel passes on together, a power of two.
     pub(super) batch: u32,
     /// Records of the ring of departures, a power of two.
     pub(super) records: usize,
@@ -222,7 +222,7 @@ fn checksum(all: &mut Assembly) {
     }
     all.put(EXCLUSIVE_OR, 4, 0, 0, 0xffff);
     all.jump(IF_NOT_EQUAL, 4, 0, 0, "summed");
-    // (Zero would say that there is no checksum, RFC 768.)
+    // (Zero would mean that there is no checksum, RFC 768.)
     all.put(MOVE, 4, 0, 0, 0xffff);
     all.label("summed");
     all.put(STORE_HALF, 2, 4, CHECKSUM_AT as i16, 0);

@@ -11,16 +11,15 @@
 //! Both stamps are of `bpf_ktime_get_ns`, the clock CLOCK_MONOTONIC, so that they need no conversion. A frame that
 //! leaves is stamped as the last thing before the driver has it (tc egress, in front of the queueing discipline, of which a veth has none); one that
 //! comes in is stamped by the first instruction of an XDP program, before the kernel makes a packet of it where the
-//! driver runs such programs ([`Attachment::Native`]). The frame itself is copied into the ring, so that whoever
-//! reads can compare every byte, and ends there; all others pass to the kernel.
+//! driver runs such programs ([`Attachment::Native`]). The frame itself is copied into the ring, so that the reader
+//! can compare every byte, and is not passed on; all others pass to the kernel.
 //!
 //! A test frame is identified by the bytes behind its UDP header: the run in the four from [`RUN_AT`] on, the
-//! sequence number in the last seven of the eight from [`PLACE_AT`] on. A frame from the run's source network is one as well,
-//! whatever it says, since a device may have damaged what it said.
+//! sequence number in the last seven of the eight from [`PLACE_AT`] on. A frame from the run's source network is one
+//! as well, whatever its bytes, since a device may have damaged them.
 //!
-//! Rings are bounded and no writer waits for their reader: what finds no room is counted, at both ends.
-//! Where the system does not let BPF programs be loaded, packet sockets stamp ([`crate::ring`]), later and with more
-//! noise.
+//! Rings are bounded and no writer waits for their reader: what finds no room is counted, at both ends. If the
+//! system does not permit loading BPF programs, packet sockets stamp ([`crate::ring`]), later and with more noise.
 
 mod arrivals;
 mod counted;
@@ -44,20 +43,20 @@ use counted::CountedArrivals;
 use departures::DepartureRing;
 use socket::{SocketArrivals, SocketDepartures};
 
-/// Where a test frame says its run.
+/// The offset of a test frame's run.
 pub const RUN_AT: usize = 42;
-/// Where it says its stream, in one byte, and its sequence number, in seven.
+/// The offset of its stream, in one byte, and its sequence number, in seven.
 pub const PLACE_AT: usize = 46;
 /// Where the check of both stands, four bytes of any linear code, and where the UDP checksum does.
 pub const CHECK_AT: usize = PLACE_AT + 8;
 const CHECKSUM_AT: usize = 40;
-/// A test frame is at least so long.
+/// The least length of a test frame.
 pub const FRAME_BYTES_MIN: usize = 58;
 
 /// Which frames are test frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// What they say of their run.
+    /// The run in their tags.
     pub run: u32,
     /// The network that they come from, and the length of its prefix, 1 to 32.
     pub source: (Ipv4Addr, u8),
@@ -66,11 +65,11 @@ pub struct Watched {
 /// Where stamps are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {
-    /// Programs in the driver, and where it has no place for them right behind it.
+    /// Programs in the driver, or right behind it if it has no hook for them.
     Driver,
     /// Packet sockets.
     Socket,
-    /// Nowhere: frames are only counted on arrival, which shows what stamps cost.
+    /// No stamps: frames are only counted on arrival, which shows the cost of stamps.
     Nobody,
 }
 
@@ -91,7 +90,7 @@ pub enum Departures {
     Driver(DepartureRing),
     /// By a packet socket.
     Socket(SocketDepartures),
-    /// By nobody.
+    /// Departures are not stamped.
     Nobody,
 }
 
@@ -111,7 +110,7 @@ impl Departures {
         }
     }
 
-    /// Passes sequence number and stamp of every frame that has left to `each`; how many there were.
+    /// Passes sequence number and stamp of every frame that has left to `each`; returns how many there were.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -168,8 +167,8 @@ impl Arrivals {
         }
     }
 
-    /// Passes every frame that has come to `each`, a ring full at most; how many there were. Frames that are only counted
-    /// are not passed.
+    /// Passes every frame that has arrived to `each`, a ring full at most; returns how many there were. Frames that
+    /// are only counted are not passed.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -201,7 +200,7 @@ impl Arrivals {
         }
     }
 
-    /// Who takes the stamps, in words.
+    /// What takes the stamps, in words.
     pub fn described(&self) -> &'static str {
         match self {
             Arrivals::Driver(ring) => match ring.attachment() {

@@ -37,7 +37,7 @@ use crate::xdp::PROG_TYPE_XDP;
 const KTIME_GET_NS: i32 = 5;
 const SKB_LOAD_BYTES: i32 = 26;
 const XDP_LOAD_BYTES: i32 = 189;
-/// `TCX_NEXT`: the frame goes on.
+/// `TCX_NEXT`: the frame continues.
 const NEXT: i32 = -1;
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
@@ -50,7 +50,7 @@ const SOURCE_AT: i16 = 26;
 /// As a little-endian machine loads it.
 const IPV4: i32 = 0x0008;
 const UDP: i32 = 17;
-/// How often a slot is claimed in vain, because others come first, before the frame counts as lost.
+/// How often claiming a slot may fail, because another processor was first, before the frame counts as lost.
 const TRIES_MAX: i32 = 8;
 
 /// A word as a program loads it from a frame in which its bytes stand in network order.

@@ -1,8 +1,8 @@
-//! Sends test frames by one interface: one by one, or many in a call where many are due.
+//! Sends test frames by one interface: one by one, or many in a call when many are due.
 //!
-//! All ways lead through the interface's tc egress hook, where frames are stamped ([`super::Departures`]). One frame
-//! is sent by a packet socket; more than one by `sendmmsg`, or, from [`BATCH_FROM`] frames on and where the kernel lets us,
-//! by a BPF program that hands the driver all of them before the receiver is polled (`crate::xdp::batch`).
+//! All of them pass the interface's tc egress hook, where frames are stamped ([`super::Departures`]). One frame is
+//! sent by a packet socket; more than one by `sendmmsg`, or, from [`BATCH_FROM`] frames on and if the kernel permits
+//! it, by a BPF program that passes all of them to the driver before the receiver is polled (`crate::xdp::batch`).
 
 use std::io;
 use std::mem::zeroed;
@@ -16,8 +16,8 @@ use crate::xdp::BatchSender;
 
 /// The most frames in a call.
 pub const BATCH_MAX: usize = 64;
-/// From so many frames on they are sent by a program. It takes half as long for a frame, and the first of a batch waits
-/// for the last: a sender that is little behind catches up one by one.
+/// From this many frames on they are sent by a program. That takes half as long per frame, but the first of a batch
+/// waits for the last: a sender that is only slightly behind catches up one by one.
 pub const BATCH_FROM: usize = 32;
 
 /// What a socket may hold that has not left, bytes.
@@ -59,8 +59,8 @@ impl Sender {
         Ok(Sender { socket, address, batches: BatchSender::new(index).ok(), refused: 0 })
     }
 
-    /// Sends some frames that lie one behind the other and end at `ends`, [`BATCH_MAX`] at the most; how many the
-    /// kernel took. None where it has no room at the moment.
+    /// Sends frames that lie one behind the other and end at `ends`, [`BATCH_MAX`] at the most; returns how many
+    /// the kernel took, zero if it has no room at the moment.
     ///
     /// # Errors
     /// When the interface is down or gone.

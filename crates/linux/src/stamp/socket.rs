@@ -11,7 +11,7 @@ use crate::ring::{Ring, RingConfig};
 
 /// What a frame takes in a ring, beside its bytes.
 const FRAME_OVERHEAD_BYTES: usize = 128;
-/// A block is given out after a millisecond, full or not, so that as many blocks are so many milliseconds.
+/// A block is given out after a millisecond, full or not, so that `n` blocks last `n` milliseconds.
 const RETIRE_MS: u32 = 1;
 const BLOCKS: usize = 1_024;
 const BLOCK_BYTES: usize = 1 << 16;

@@ -1,8 +1,8 @@
-//! What wakes us: a ring buffer of the kernel's, which can be polled, with nothing of interest in it.
+//! The wake-up channel: a kernel ring buffer that can be polled, whose records carry no information.
 //!
-//! The program at the hook puts a record into it when it finds that we sleep, and asks the kernel to
-//! wake the polling thread. The buffer is two pages with a counter each, and its data: how far the reader
-//! has come, which we write, and how far has been written, which the kernel does.
+//! The program at the hook puts a record into it when it finds that we sleep, and has the kernel wake the
+//! polling thread. The buffer is two pages with a counter each, and its data: the consumer position,
+//! which we write, and the producer position, which the kernel writes.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Where the ring's memory has what: one place for the program that writes it and for the code that reads it.
 
 /// The counters, each on a cache line of its own: slots claimed, whether we sleep, frames that found no
-/// free slot, packets that are no frames of the link.
+/// free slot, packets that are not frames of the link.
 pub(super) const HEAD: usize = 0;
 pub(super) const ASLEEP: usize = 64;
 pub(super) const FULL: usize = 128;
@@ -9,9 +9,9 @@ pub(super) const OVERSIZE: usize = 136;
 /// Where slots begin.
 pub(super) const SLOTS: usize = 192;
 
-/// Where a slot has what: whose turn it is (its position: it is free; one more: it is filled), the
-/// frame's length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment
-/// or zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::flow_offload`]), the frame.
+/// The fields of a slot: its sequence (its position: it is free; one more: it is filled), the frame's
+/// length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment or
+/// zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::flow_offload`]), the frame.
 pub(super) const SLOT_SEQUENCE: usize = 0;
 pub(super) const SLOT_BYTES: usize = 8;
 pub(super) const SLOT_INDEX: usize = 12;
@@ -43,15 +43,15 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// So many slots for frames of so many bytes.
+    /// `slots` slots for frames of up to `frame_bytes_max` bytes.
     pub(super) fn new(slots: usize, frame_bytes_max: usize) -> Layout {
         assert!(slots.is_power_of_two());
         let lines = (FRAME + frame_bytes_max).div_ceil(LINE) | 1;
         Layout { slots, stride: lines * LINE, frame_bytes_max }
     }
 
-    /// Bytes of all. The program's bounds are known to the verifier each by itself and not together, so
-    /// there is room behind the last slot for what could not come about.
+    /// The length of the whole. The verifier knows each of the program's bounds by itself but not their
+    /// combination, so there is room behind the last slot for combinations that cannot occur.
     pub(super) fn bytes(&self) -> usize {
         SLOTS + self.slots * self.stride + HEADERS_MAX + self.frame_bytes_max
     }

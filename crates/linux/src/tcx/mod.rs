@@ -1,10 +1,10 @@
-//! The way in where the driver has packets of the kernel's anyway: a program at the traffic control
-//! hook (tcx) that copies frames into a ring of ours.
+//! The way in for drivers that already have kernel packets: a program at the traffic control hook
+//! (tcx) that copies frames into a ring of ours.
 //!
-//! XDP is made for cards, whose driver has a frame and no packet of the kernel's yet. A veth is given
+//! XDP is made for cards, whose driver has a frame but no kernel packet (`sk_buff`) yet. A veth gets
 //! such packets. For a program in the driver it copies each into a page, from which AF_XDP copies it
-//! into our memory, and the packet was made for nothing. At the hook behind the driver the packet is
-//! there as it came, and one copy is enough:
+//! into our memory, and the packet was made in vain. At the hook behind the driver the packet is
+//! there as it arrived, and one copy is enough:
 //!
 //! ```text
 //!   other end ─► veth ─► the hook ─► slot of the ring ─► chunk of our memory
@@ -13,32 +13,32 @@
 //! ```
 //!
 //! The ring is a bounded queue for several producers and one consumer (D. Vyukov, 2010): the program
-//! runs on any processor, and on several at once. Each slot says in its *sequence* whose turn it is: its
-//! position says that it is free, one more that it is filled. A producer claims a position by moving
-//! `head` on, and commits by the sequence; the reader waits for the slot that is next, so that frames
-//! keep the order in which they were claimed. What finds no free slot is dropped there, at the earliest
-//! point, and counted.
+//! runs on any processor, and on several at once. Each slot's *sequence* holds its state: its position
+//! means that it is free, one more that it is filled. A producer claims a position by advancing `head`,
+//! and commits by the sequence; the reader waits for the next slot, so that frames keep the order in
+//! which they were claimed. What finds no free slot is dropped there, at the earliest point, and
+//! counted.
 //!
-//! Before that, one processor alone is given what comes in (`crate::steer`), unless that is not wanted: a
-//! veth that runs no XDP program has a queue for each processor that sends, and packets would overtake each
+//! Before that, the input is steered to one processor (`crate::steer`), unless configured otherwise: a veth
+//! that runs no XDP program has a queue for each processor that sends, and packets would overtake each
 //! other.
 //!
-//! # Packets that are none of the link's
+//! # Packets that are not frames of the link
 //!
-//! A veth that runs no XDP program passes on what its other end's host left to be done by a card: packets of
+//! A veth that runs no XDP program passes on what its other end's host left for a card to do: packets of
 //! up to 64 KiB that are still to be cut, checksums that are still to be summed, VLAN tags that are still
-//! to be put in. The program cuts (`segment`), tags are put back here, and open checksums stay open
-//! as everywhere (`crate::partial_checksum`). What cannot be cut, and whatever else
-//! is longer than the link's frames, is dropped and counted as oversize.
+//! to be put in. The program cuts (`segment`), tags are put back here, and open checksums stay open as
+//! everywhere (`crate::partial_checksum`). What cannot be cut, and anything else longer than the link's
+//! frames, is dropped and counted as oversize.
 //!
 //! # Flow offload
 //!
-//! Where the router has said beforehand what it does with the packets of a flow, the program does it itself
-//! (`flow_offload`), and nothing of this comes here.
+//! If the router has entered its decision for a flow, the program forwards the flow's packets itself
+//! (`flow_offload`), and they do not reach the ring.
 //!
 //! # Sleep
 //!
-//! A reader that sleeps says so in the ring; the program then rings a bell (`bell`), once.
+//! A reader that goes to sleep sets a flag in the ring; the program then rings a bell (`bell`), once.
 
 mod bell;
 mod layout;
@@ -65,7 +65,7 @@ const ATTACH_TCX_INGRESS: u32 = 46;
 /// Bytes of a VLAN tag.
 const TAG_BYTES: usize = 4;
 
-/// What came in and was not passed on, by reason.
+/// Packets that came in and were not passed on, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     /// The ring was full.
@@ -90,12 +90,13 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots. Packets may
-    /// take what `flow_offload` has, which knows the interface as this port of the router. It `steers` what comes in to one
-    /// processor, or leaves the order of what several send to them.
+    /// Attaches to an interface of the calling thread's namespace, with a ring of `slots` slots. Packets may take the
+    /// shortcuts of `flow_offload`, which knows the interface as the given port of the router. If it `steers`, one
+    /// processor handles the input; otherwise packets from several may be reordered.
     ///
     /// # Errors
-    /// When the kernel knows no such hook (before Linux 6.6), may not be asked, or would not keep the order.
+    /// When the kernel has no such hook (before Linux 6.6), does not permit its use, or would not
+    /// keep the order.
     pub(super) fn open(
         interface: &Interface,
         slots: u32,
@@ -132,8 +133,8 @@ impl Intake {
         Ok(Intake { _link: link, ring, bell, slept: false, frame_bytes_max, lost })
     }
 
-    /// Appends at most `max` frames that have come to `batch`, each in a chunk of the account; how many
-    /// bytes they have.
+    /// Appends at most `max` frames that have arrived to `batch`, each in a chunk of the account;
+    /// returns their bytes.
     pub(super) fn receive(
         &mut self,
         memory: &mut PacketMemory,
@@ -168,7 +169,7 @@ impl Intake {
         bytes
     }
 
-    /// The descriptor to sleep on; none where something has come, and the reader should not sleep.
+    /// The descriptor to sleep on; `None` if something has arrived, and the reader should not sleep.
     pub(super) fn fall_asleep(&mut self) -> Option<RawFd> {
         self.slept = true;
         self.ring.fall_asleep().then(|| self.bell.descriptor().as_raw_fd())

@@ -16,8 +16,8 @@
 //!   drop the packet                    it has arrived
 //! ```
 //!
-//! What delivers is written out three times, so that the verifier, which follows every way there is, sees
-//! few of them: a whole packet passes through no loop, and a loop's pass has one length.
+//! The delivery code is written out three times, so that the verifier, which follows every path, sees few
+//! of them: a whole packet passes through no loop, and all passes of a loop have the same length.
 //!
 //! Registers: 6 the packet, 7 the ring, 8 the position that was claimed, 9 its slot; what lasts longer
 //! than a call of the kernel's is on the stack.
@@ -56,8 +56,8 @@ const PACKET_TAG_PROTOCOL: i16 = 28;
 const PACKET_SEGMENT_BYTES: i16 = 176;
 
 /// Words of the packet that are the program's own: bytes of headers that each piece is to have, bytes of a
-/// segment's payload, where the next piece begins, its bytes. As the verifier knows nothing of what it
-/// finds there, it takes one pass of a loop for the other; on the stack it would see a difference in each.
+/// segment's payload, where the next piece begins, its bytes. As the verifier does not track their values,
+/// it considers all passes of a loop equal; on the stack it would see a difference in each.
 const HEADERS: i16 = 48;
 const SIZE: i16 = 52;
 const OFFSET: i16 = 56;
@@ -75,15 +75,15 @@ const IPV4: i32 = 0x0008;
 const IPV6: i32 = 0xdd86;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
-/// How often a slot is claimed in vain, because others come first, before it counts as lost.
+/// How often claiming a slot may fail, because another processor was first, before the frame counts as lost.
 const TRIES_MAX: i32 = 4;
 
-/// For whom a program is written.
+/// The ring, bell and offload table for which a program is written.
 pub(super) struct Terms<'a> {
     pub(super) layout: &'a Layout,
     pub(super) shared: &'a SharedMap,
     pub(super) bell: &'a OwnedFd,
-    /// Where flows may take a shortcut, of packets that come by a port of the router with an address.
+    /// The table of shortcuts, the router's port by which packets arrive, and its address.
     pub(super) flow_offload: Option<(&'a FlowOffload, u16, MacAddress)>,
 }
 
@@ -121,7 +121,7 @@ fn program(terms: &Terms<'_>) -> Vec<u64> {
     all.put(EXIT, 0, 0, 0, 0);
 
     cut(&mut all, terms);
-    // (The kernel refuses programs of which something cannot be reached.)
+    // (The kernel refuses programs with unreachable code.)
     if terms.flow_offload.is_some() {
         all.label("shed");
         all.put(MOVE, 1, 0, 0, 1);
@@ -183,7 +183,7 @@ fn left(all: &mut Assembly) {
     all.put(SUBTRACT_REGISTER, 1, 2, 0, 0);
 }
 
-/// Delivers the piece of so many bytes (`PIECE`) at its place (`OFFSET`).
+/// Delivers the piece of `PIECE` bytes at `OFFSET`.
 fn deliver(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     let layout = terms.layout;
     all.put(LOAD_WORD, 1, 6, PIECE, 0);
@@ -200,7 +200,7 @@ fn deliver(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.label(".delivered");
 }
 
-/// Loads the byte of the packet whose place register 2 has into register 1.
+/// Loads the byte of the packet at the offset in register 2 into register 1.
 fn load_byte(all: &mut Assembly) {
     all.put(MOVE_REGISTER, 1, 6, 0, 0);
     all.put(MOVE_REGISTER, 3, 10, 0, 0);
@@ -211,8 +211,8 @@ fn load_byte(all: &mut Assembly) {
     all.put(LOAD_BYTE, 1, 10, BYTE, 0);
 }
 
-/// Of an unsegmented packet: how long its headers are, up to the payload of TCP or UDP. Register 8 is
-/// where the transport header begins, register 9 its protocol.
+/// For an unsegmented packet: the length of its headers, up to the payload of TCP or UDP. Register 8
+/// is where the transport header begins, register 9 its protocol.
 fn measure_headers(all: &mut Assembly) {
     all.put(LOAD_WORD, 1, 6, PACKET_PROTOCOL, 0);
     all.jump(IF_EQUAL, 1, 0, IPV4, "version 4");
@@ -275,7 +275,8 @@ fn claim(all: &mut Assembly, layout: &Layout) {
     all.put(ADD_REGISTER, 9, 7, 0, 0);
     all.put(ADD, 9, 0, 0, SLOTS as i32);
     all.put(LOAD_DOUBLE, 1, 9, SLOT_SEQUENCE as i16, 0);
-    // What is behind its position is still in use, and what is ahead of it somebody else has claimed.
+    // A slot with a sequence behind the position is still in use, and one ahead of it has been
+    // claimed by another processor.
     all.jump(IF_GREATER_REGISTER, 8, 1, 0, ".full");
     all.jump(IF_GREATER_REGISTER, 1, 8, 0, ".again");
     all.put(MOVE_REGISTER, 0, 8, 0, 0);
@@ -331,7 +332,7 @@ fn copy_headers(all: &mut Assembly) {
     all.jump(IF_NOT_EQUAL, 0, 0, 0, ".commit");
 }
 
-/// Says which piece it is, of what size, and under which tag it came; then lets the other side have it.
+/// Stores the piece's index, size and tag; then commits the slot to the reader.
 fn commit(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.label(".commit");
     all.put(LOAD_DOUBLE, 1, 10, INDEX, 0);
@@ -357,7 +358,7 @@ fn commit(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.put(ATOMIC, 9, 8, SLOT_SEQUENCE as i16, ATOMIC_EXCHANGE);
 }
 
-/// Rings the bell if the other side has said that it goes to sleep.
+/// Rings the bell if the reader has flagged that it sleeps.
 fn wake(all: &mut Assembly, bell: &OwnedFd) {
     all.put(LOAD_DOUBLE, 1, 7, ASLEEP as i16, 0);
     all.jump(IF_EQUAL, 1, 0, 0, "drop");

@@ -15,8 +15,8 @@ use crate::flow_offload::Mark;
 /// What lies in a slot.
 #[derive(Debug)]
 pub(super) struct Arrival<'a> {
-    /// The frame as it came, without its tag; the headers of a segment are those of the whole packet.
-    /// Empty where the kernel could not read what it had announced.
+    /// The frame as it arrived, without its tag; the headers of a segment are those of the whole
+    /// packet. Empty if the kernel could not read what it had announced.
     pub(super) frame: &'a [u8],
     /// Which piece of an unsegmented packet it is, if of any.
     pub(super) cut: Option<Cut>,
@@ -66,7 +66,7 @@ impl Ring {
         self.sequence(self.next).load(Ordering::Acquire) != self.next + 1
     }
 
-    /// What came first of what was not yet released.
+    /// The first arrival that was not yet released.
     pub(super) fn front(&self) -> Option<Arrival<'_>> {
         if self.is_empty() {
             return None;
@@ -112,7 +112,7 @@ impl Ring {
         (count(FULL), count(OVERSIZE))
     }
 
-    /// Asks to be woken by the next that comes; false where something has come already.
+    /// Requests a wake-up by the next arrival; false if something has arrived already.
     pub(super) fn fall_asleep(&self) -> bool {
         // The program commits a slot before it looks here, and we look at the slot after this.
         self.word(ASLEEP).store(1, Ordering::SeqCst);
@@ -120,7 +120,7 @@ impl Ring {
         self.is_empty()
     }
 
-    /// Asks no more.
+    /// Withdraws the request.
     pub(super) fn wake_up(&self) {
         self.word(ASLEEP).store(0, Ordering::Relaxed);
     }

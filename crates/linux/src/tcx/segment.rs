@@ -1,9 +1,9 @@
-//! Segments: makes frames of the pieces of a packet that its host left to be cut.
+//! Segments: makes frames from the pieces of a packet that its host left unsegmented.
 //!
 //! A host whose segmentation offload is on sends packets of up to 64 KiB, with one set of headers, and
-//! says how much payload each segment is to have. The program at the hook cuts: each slot holds the
-//! headers of the whole and one piece. What differs from segment to segment is written here, as a card
-//! does it:
+//! specifies how much payload each segment is to have. The program at the hook cuts: each slot holds
+//! the headers of the whole and one piece. What differs from segment to segment is written here, as a
+//! card does it:
 //!
 //! | field | segment *n* |
 //! |---|---|
@@ -36,7 +36,7 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 /// Writes the headers of a segment into `frame`, which has those of the whole packet and its piece.
-/// False where they are none of TCP or UDP, right behind IPv4 or IPv6, and then the frame is of no use.
+/// False if they are not TCP or UDP directly behind IPv4 or IPv6; the frame is then unusable.
 pub(super) fn finish(frame: &mut [u8], cut: Cut) -> bool {
     let Some((_, packet)) = frame.split_at_mut_checked(ETHERNET_BYTES) else { return false };
     let Some((header_bytes, protocol)) = finish_network(packet, cut) else { return false };
@@ -141,7 +141,7 @@ mod tests {
         let mut header: Vec<u8> = (0..transport).map(|_| rng.next_u64() as u8).collect();
         match protocol {
             TCP => header[12] = (transport as u8 / 4) << 4,
-            // Zero would say that there is no checksum.
+            // Zero would mean that there is no checksum.
             _ => header[6] |= 1,
         }
         headers.extend(header);

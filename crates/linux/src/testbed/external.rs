@@ -14,20 +14,20 @@ use crate::netlink::{MacAddress, Netlink};
 use crate::offload;
 use crate::veth::VethEnd;
 
-/// What the one interface is called whose hosts are two.
+/// The name of the one interface that both hosts share.
 const CARD: &str = "card";
 /// What the other ends of hosts' links have in the last byte of their Ethernet addresses.
 const INNER_MAC: u8 = 0x10;
 /// The least MTU of a link that carries IPv6 (RFC 8200 5).
 const MTU_BYTES_MIN: u32 = 1_280;
 
-/// A device that the lab did not make, and what is known of it.
+/// A device that the lab did not make, and its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     /// The interfaces that lead to it, of the namespace that the lab is started in: the clients', the servers'. The same
     /// twice where the device has one arm.
     pub interfaces: [String; 2],
-    /// Its Ethernet addresses there, where it cannot be asked for them.
+    /// Its Ethernet addresses there, if they cannot be resolved.
     pub macs: [Option<MacAddress>; 2],
     /// It passes frames on as they are: hosts on both sides are neighbours.
     pub is_transparent: bool,
@@ -42,8 +42,8 @@ impl External {
     }
 }
 
-/// Holds a borrowed interface to the lab's MTU. What stands in front of the device with a path, and a card that hosts
-/// share, take in frames that are addressed to others.
+/// Sets a borrowed interface to the lab's MTU. An interface in front of the device with a path, and a card that hosts
+/// share, also receive frames that are addressed to others.
 fn prepare(loan: &Loan<'_>, mtu_bytes: u32) -> Result<()> {
     loan.namespace.enter(|| {
         let mut netlink = Netlink::open()?;
@@ -95,7 +95,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Joins both hosts with the one card by a bridge that passes nothing from one host to the other.
+    /// Joins both hosts to the one card by a bridge that passes nothing from one host to the other.
     fn share(&self, card: &Namespace, mtu_bytes: u32) -> Result<()> {
         let (client, client_name) = self.client_end();
         let ends = [(client, client_name), (&self.server, SERVER_INTERFACE)];
@@ -121,7 +121,7 @@ impl Testbed {
         bridge::join(card, &[CARD], &PROGRAM_INTERFACES)
     }
 
-    /// Gives what was borrowed back; what could not be made as it was before, in a line each.
+    /// Gives borrowed interfaces back; returns what could not be restored, in a line each.
     ///
     /// # Errors
     /// As [`Borrowed::give_back`].
@@ -129,7 +129,7 @@ impl Testbed {
         self.borrowed.take().map_or(Ok(Vec::new()), Borrowed::give_back)
     }
 
-    /// The Ethernet address of a port's neighbour, where it need not be asked for.
+    /// The Ethernet address of a port's neighbour, if it need not be resolved.
     pub(super) fn known_mac(&self, port: &LinkEnd, planned: MacAddress) -> Option<MacAddress> {
         match (&self.external, port.site) {
             (Some(external), Site::Client) => external.macs[0],
@@ -138,7 +138,7 @@ impl Testbed {
         }
     }
 
-    /// The name of an interface as its owner knows it.
+    /// The name of an interface as on its owner's host.
     pub(super) fn name_for_owner<'a>(&'a self, port: &'a LinkEnd) -> &'a str {
         let (_, client_end) = self.client_end();
         match &self.external {

@@ -151,7 +151,7 @@ fn connect(
         let same = |pool: &&Prefix| pool.is_ipv6() == network.is_ipv6();
         near.routes.extend(servers.iter().filter(same).map(|pool| (*pool, there)));
         far.routes.extend(clients.iter().filter(same).map(|pool| (*pool, here)));
-        // A host answers the other's link address too: it is what unbound sockets speak from.
+        // A host answers the other's link address too: it is the source address of unbound sockets.
         match (near.site, far.site) {
             (Site::Client, Site::Device | Site::External) => near.routes.push((*network, there)),
             (Site::Device | Site::External, Site::Server) => far.routes.push((*network, here)),

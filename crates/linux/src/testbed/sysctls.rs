@@ -1,7 +1,7 @@
 //! The kernel's settings in the namespaces of a testbed.
 
-/// In all namespaces, before their links exist: no address, question or report of the kernel's
-/// own accord.
+/// In all namespaces, before their links exist: the kernel assigns no address and sends no query or
+/// report on its own.
 pub(super) const QUIET: [(&str, &str); 9] = [
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
     ("net/ipv6/conf/default/accept_ra", "0"),
@@ -14,7 +14,7 @@ pub(super) const QUIET: [(&str, &str); 9] = [
     ("net/ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// In the hosts: no other way than that of the plan, room for many connections, no memory of earlier ones, and each
+/// In the hosts: no path other than the planned one, room for many connections, no memory of earlier ones, and each
 /// segment as it was written, even while those before it wait in a box.
 pub(super) const HOST: [(&str, &str); 11] = [
     ("net/ipv4/conf/all/accept_redirects", "0"),

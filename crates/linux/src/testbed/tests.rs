@@ -1,4 +1,4 @@
-//! What a testbed refuses, and who reaches whom in it.
+//! What a testbed refuses, and which hosts reach each other in it.
 
 use super::*;
 

@@ -1,12 +1,12 @@
 //! Many frames in one piece: how a batch leaves without the kernel stopping after each frame.
 //!
-//! Where a driver copies (a veth), AF_XDP sends a frame as follows: a packet of the kernel's is made,
-//! soft interrupts are held back, the driver takes it, soft interrupts are let go. The last step runs
-//! whatever the frame made pending, on a veth the whole way into the other end: a poll of the receiver
-//! for one packet, once for each frame. A kernel that forwards has no such stops, because it forwards
-//! within a soft interrupt.
+//! Where a driver copies (a veth), AF_XDP sends a frame as follows: a kernel packet is made, soft
+//! interrupts are disabled, the driver takes it, soft interrupts are enabled again. The last step
+//! runs all that the frame made pending, on a veth the whole receive path of the other end: a poll of
+//! the receiver for one packet, once for each frame. A kernel that forwards has no such stops,
+//! because it forwards within a soft interrupt.
 //!
-//! So has a BPF program while it runs. The kernel lets one be run at will, on a packet of its own
+//! Nor does a BPF program while it runs. The kernel lets one be run on demand, on a packet of its own
 //! (`BPF_PROG_TEST_RUN`, made for tests), and a program for the traffic control hook may send copies of
 //! its packet (`bpf_clone_redirect`). Ours does nothing else:
 //!
@@ -18,20 +18,20 @@
 //!       send a copy of it                         bpf_clone_redirect
 //! ```
 //!
-//! Then soft interrupts are let go, and the receiver is polled once for all of them. A call costs more
-//! than one of AF_XDP's, and each frame in it less. From [`WORTH_WHILE`] frames on it is made, as by the
-//! other way the second frame waits until the receiver's whole stack has seen to the first. Both ways
-//! are finished when their calls return, so frames keep their order whichever way they go.
+//! Then soft interrupts are enabled again, and the receiver is polled once for all of them. A call
+//! costs more than one of AF_XDP's, and each frame in it less. It is used from [`WORTH_WHILE`] frames
+//! on, since on the other way the second frame waits until the receiver's whole stack has processed
+//! the first. Both ways are finished when their calls return, so frames keep their order on either.
 //!
 //! # Checksums
 //!
-//! A copy cannot carry the note that its checksum is still to be filled in. It is summed here, and the
-//! copy carries the note that it need not be checked again (`CHECKSUM_UNNECESSARY`), which is true.
+//! A copy cannot be marked as having its checksum still to be filled in. So the checksum is computed
+//! here, and the copy is marked as not needing another check (`CHECKSUM_UNNECESSARY`), which is true.
 //!
 //! # Namespaces
 //!
-//! A number of an interface means one in the namespace of the thread that makes the call. So every
-//! thread is asked once where it is, and one that is elsewhere sends by AF_XDP.
+//! An interface number refers to the namespace of the thread that makes the call. So every thread's
+//! namespace is checked once, and a thread in another one sends by AF_XDP.
 
 use std::fs;
 use std::io;
@@ -50,7 +50,7 @@ use crate::partial_checksum::PartialChecksum;
 
 /// Frames in a call: as many as a driver takes in one poll of the kernel's.
 pub(super) const FRAMES_MAX: usize = 64;
-/// From so many frames on they leave by one call.
+/// From this many frames on they leave by one call.
 pub(super) const WORTH_WHILE: usize = 2;
 
 const SKB_STORE_BYTES: i32 = 9;
@@ -60,10 +60,10 @@ const CSUM_LEVEL: i32 = 135;
 const CSUM_LEVEL_INC: i32 = 1;
 const CSUM_LEVEL_RESET: i32 = 3;
 
-/// Where the shared value has what: how many frames there are, how many were looked at, how many were
+/// The fields of the shared value: how many frames there are, how many were processed, how many were
 /// refused and by which error last; for each frame its length and in the highest bit whether it was
-/// summed; the frames. These begin 65 cache lines apart: at a power of two their beginnings would share
-/// a cache's sets.
+/// summed; the frames. These begin 65 cache lines apart: at a power of two their beginnings would
+/// share a cache's sets.
 const COUNT: i16 = 0;
 const DONE: i16 = 4;
 const REFUSED: i16 = 8;
@@ -148,7 +148,7 @@ fn write(all: &mut Assembly) {
     all.jump(IF_NOT_EQUAL, 0, 0, 0, "refused");
 }
 
-/// Says whether the frame's checksum was summed, where that is news.
+/// Sets whether the frame's checksum was computed, if that differs from the last frame's.
 fn mark(all: &mut Assembly) {
     all.put(SHIFT_RIGHT, 9, 0, 0, 31);
     all.put(LOAD_WORD, 1, 10, MARK_BEFORE, 0);
@@ -177,7 +177,7 @@ fn send(all: &mut Assembly, interface: u32) {
 pub(crate) struct Sent {
     /// Frames that the kernel refused to send.
     pub(crate) refused: u32,
-    /// Its error for the last of them; none where it dropped without a word.
+    /// Its error for the last of them; `None` if it dropped silently.
     pub(crate) error: Option<io::Error>,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct BatchSender {
     count: usize,
     /// The namespace of the interface.
     home: (u64, u64),
-    /// The thread that was asked last, and whether it is at home.
+    /// The thread that was checked last, and whether it is in the interface's namespace.
     asked: (ThreadId, bool),
 }
 
@@ -206,7 +206,7 @@ impl BatchSender {
     /// A sender for an interface of the calling thread's namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the program, knows no such helpers, or does not run it at will.
+    /// When the kernel refuses the program, lacks the helpers, or does not run it on demand.
     pub(crate) fn new(interface: u32) -> Result<BatchSender> {
         let shared = SharedMap::new(SHARED_BYTES).context("cannot make a map for frames")?;
         let program = load(PROG_TYPE_SCHED_CLS, &program(&shared, interface))?;
@@ -227,7 +227,7 @@ impl BatchSender {
         self.asked.1
     }
 
-    /// Puts a frame into the next call. `partial` says where its checksum is still to be put.
+    /// Puts a frame into the next call. `partial`: where its checksum is still to be written.
     ///
     /// # Panics
     /// When there is no room, or the frame is longer than any chunk.
@@ -267,7 +267,7 @@ impl BatchSender {
         for (at, value) in [(COUNT, pushed as u32), (REFUSED, 0), (ERROR, 0), (DONE, 0)] {
             put(shared, at as usize, value);
         }
-        // The packet that is copied from: an Ethernet header, so that the kernel takes it for a frame.
+        // The packet that is copied from: an Ethernet header, so that the kernel accepts it as a frame.
         let first = [0u8; 14];
         let run = TestRun {
             program: self.program.as_raw_fd() as u32,
@@ -283,7 +283,7 @@ impl BatchSender {
         let shared = self.shared.value();
         let left = pushed as u32 - get(shared, DONE as usize);
         let refused = get(shared, REFUSED as usize) + left;
-        // Above zero is no error's number but says what became of the packet.
+        // A value above zero is not an error number but the fate of the packet.
         let last = get(shared, ERROR as usize) as i32;
         let error = (last < 0).then(|| io::Error::from_raw_os_error(last.saturating_neg()));
         Ok(Sent { refused, error })
@@ -298,7 +298,7 @@ fn get(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// What tells the calling thread's network namespace from all others.
+/// What identifies the calling thread's network namespace.
 fn namespace() -> io::Result<(u64, u64)> {
     let file = fs::metadata("/proc/thread-self/ns/net")?;
     Ok((file.dev(), file.ino()))

@@ -1,6 +1,6 @@
 //! A port by AF_XDP: frames pass between the driver and the packet memory by descriptors alone.
 //!
-//! The way in: our program in the driver hands each frame to the socket of its queue, the kernel
+//! The way in: our program in the driver passes each frame to the socket of its queue, the kernel
 //! takes a chunk from the *fill ring* and puts the frame's descriptor into the *receive ring*. The
 //! way out: a descriptor in the *transmit ring*, one system call for a batch, and the chunk comes
 //! back in the *completion ring*.
@@ -57,19 +57,19 @@ pub struct XdpConfig {
     pub checksum: ChecksumOffload,
     /// The entries of each ring, a power of two from 64 to 32,768.
     pub ring_entries: u32,
-    /// How many chunks of the memory are kept for frames that come in here.
+    /// How many chunks of the memory are reserved for frames that arrive here.
     pub reserve: u32,
-    /// Polls the driver from our own system calls, for so many microseconds, instead of waiting
-    /// for its interrupt. It lowers latency where a core is to spare, and costs throughput where
-    /// none is.
+    /// Polls the driver from our own system calls, for this many microseconds, instead of waiting
+    /// for its interrupt. It lowers latency if there is a core to spare, and costs throughput
+    /// otherwise.
     pub busy_poll_us: Option<u32>,
     /// Takes an interface outside of a lab's namespaces as well.
     pub allow_foreign: bool,
-    /// Which flows may pass the program by where it can let them, and the port of the router that this is
-    /// to them. Whoever receives then takes the packets' marks from the memory.
+    /// The flows that may take a shortcut if the way in supports it, and the number of this port in the
+    /// router. The receiver then has to take the packets' marks from the memory.
     pub flow_offload: Option<(FlowOffload, u16)>,
-    /// Where what comes in would be taken by whichever processor has sent it (on a veth), lets one alone take
-    /// it, so that packets of several processors keep their order.
+    /// Where the sending processor would handle the input (on a veth), lets only one handle it, so that
+    /// packets of several processors keep their order.
     pub steers: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct XdpPort {
     // Dropped in this order: the program first, so that no frame goes to a socket that is going.
     way_in: Option<WayIn>,
     sockets: Vec<XdpSocket>,
-    /// Sends many frames in a call, where the driver would copy them one by one.
+    /// Sends many frames in a call, if the driver would copy them one by one.
     batches: Option<BatchSender>,
     interface: Interface,
     account: MemoryUser,
@@ -108,7 +108,7 @@ pub struct XdpPort {
     unsent: bool,
     /// The kernel would not send because the link is down.
     stalled: bool,
-    /// The program slept since the sockets were last asked for errors.
+    /// The program slept since the sockets were last checked for errors.
     slept: bool,
     gone: bool,
     statistics: PortStatistics,
@@ -121,8 +121,8 @@ impl XdpPort {
     /// # Errors
     ///
     /// When the interface is not there or may not be taken, when the memory has too few chunks or
-    /// too small ones for its MTU, when the driver refuses the program, or when somebody else has
-    /// a queue or the interface.
+    /// too small ones for its MTU, when the driver refuses the program, or when another program
+    /// uses a queue or the interface.
     pub fn open(memory: &mut PacketMemory, name: &str, config: &XdpConfig) -> Result<XdpPort> {
         let step = || format!("cannot open an AF_XDP port on {name}");
         let entries = config.ring_entries;
@@ -168,8 +168,8 @@ impl XdpPort {
         }
         let (way_in, mut description) =
             WayIn::open(&interface, &mut sockets, (memory, account), config)?;
-        // A driver that copies nothing has to do the checksum itself, and would have to be asked
-        // whether it can; the kernel's own copy always can.
+        // A driver that copies nothing has to do the checksum itself, and may not support that; the
+        // kernel's own copy always does.
         let partial_checksums = sockets.iter().all(|socket| socket.metadata && !socket.zero_copy);
         description += match (sockets.iter().all(|socket| socket.zero_copy), config.zero_copy) {
             (true, _) => ", zero copy",
@@ -179,7 +179,7 @@ impl XdpPort {
         let is_generic = way_in.attachment() == Some(Attachment::Generic);
         let batches = match sockets[0].zero_copy || is_generic {
             true => None,
-            // A kernel that has no such thing sends one by one, and the description does not say so.
+            // A kernel without this sends one by one, and the description does not mention it.
             false => BatchSender::new(interface.index()).ok(),
         };
         description += match &batches {
@@ -208,8 +208,8 @@ impl XdpPort {
         })
     }
 
-    /// In words what became of the configuration's wishes: where the program runs, whether frames
-    /// are copied, what happens to checksums.
+    /// How the configuration was applied, in words: where the program runs, whether frames are
+    /// copied, what happens to checksums.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -296,7 +296,7 @@ impl PortIo for XdpPort {
             return Ok(0);
         }
         let count = self.room(memory).min(packets.len());
-        // What was handed over before goes first.
+        // Frames queued before go first.
         let mut outcome = Ok(count);
         if !self.unsent && count >= WORTH_WHILE && self.has_batches() {
             outcome = self.transmit_batches(memory, packets, count).map(|()| count);
@@ -336,14 +336,14 @@ impl PortIo for XdpPort {
             return;
         }
         if let Some(WayIn::Hook(intake)) = &mut self.way_in {
-            // A socket that has room to send is ready at once, and so does not let anybody sleep.
+            // A socket that has room to send is ready at once, and so prevents sleeping.
             match intake.fall_asleep() {
                 Some(bell) => each(bell, libc::POLLIN),
                 None => each(self.sockets[0].socket.as_raw_fd(), libc::POLLOUT),
             }
         }
         for (number, socket) in self.sockets.iter().enumerate() {
-            // A link that is down has no room by and by: whoever waits for it tries again.
+            // A link that is down never signals room: the caller tries again.
             let sends = number == 0 && (blocked || self.unsent) && !self.stalled;
             let events = if sends { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
             each(socket.socket.as_raw_fd(), events);

@@ -1,9 +1,9 @@
 //! Where in a frame's way the program of a port may run, and where it is refused.
 //!
 //! The program runs in the driver (*native*) or, slower, behind it (*generic*). Behind it, a host
-//! on a veth whose segmentation offload is on would hand over packets of 64 KiB. Generic mode is
-//! therefore refused unless this end's offloads are off; the other end's cannot be asked, so what
-//! comes longer than the MTU is refused and counted, too.
+//! on a veth whose segmentation offload is on would deliver packets of 64 KiB. Generic mode is
+//! therefore refused unless this end's offloads are off; the other end's cannot be queried, so
+//! frames longer than the MTU are refused and counted, too.
 
 use anyhow::{Context, Result, bail};
 
@@ -21,12 +21,12 @@ pub enum XdpMode {
     Generic,
     /// In the driver, and behind it where the driver refuses.
     NativeOrGeneric,
-    /// On a veth at the traffic control hook, and in the driver of anything else: where a frame is
-    /// copied the least. Where the kernel has no such hook, in the driver as well.
+    /// On a veth at the traffic control hook, and in the driver of any other interface: where a
+    /// frame is copied the least. Where the kernel has no such hook, in the driver as well.
     Fitting,
 }
 
-/// Attaches the program where the mode lets it, and says why not where one would rather have it.
+/// Attaches the program where the mode permits; also returns why it could not run in the preferred place.
 pub(super) fn attach(
     program: &Program,
     interface: &Interface,

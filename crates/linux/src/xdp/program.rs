@@ -1,7 +1,7 @@
 //! The XDP programs of a port: tables of instructions, loaded and attached without a library.
 //!
 //! An XDP program runs in the driver for each frame that comes in. Ours has five instructions (in
-//! six words): look up the socket of the frame's receive queue, and hand the frame to it; where
+//! six words): look up the socket of the frame's receive queue, and redirect the frame to it; if
 //! there is none, let it pass to the kernel.
 //!
 //! ```text
@@ -45,7 +45,7 @@ const REDIRECT_MAP: i32 = 51;
 /// Where `struct xdp_md` has the number of the receive queue.
 const RX_QUEUE_INDEX: i16 = 16;
 
-/// Hands each frame to the socket of its queue; the map's descriptor goes into the second word.
+/// Redirects each frame to the socket of its queue; the map's descriptor goes into the second word.
 const REDIRECT: [u64; 6] = [
     instruction(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0),
     instruction(LOAD_64, 1, MAP_DESCRIPTOR, 0, 0),
@@ -108,12 +108,12 @@ impl SocketMap {
 pub(crate) struct Program(OwnedFd);
 
 impl Program {
-    /// A program that somebody else has loaded.
+    /// A program that was loaded elsewhere.
     pub(crate) fn of(program: OwnedFd) -> Program {
         Program(program)
     }
 
-    /// The program that hands frames to the sockets of a map.
+    /// The program that redirects frames to the sockets of a map.
     pub(super) fn redirect(map: &SocketMap) -> Result<Program> {
         let mut instructions = REDIRECT;
         instructions[1] = instruction(LOAD_64, 1, MAP_DESCRIPTOR, 0, map.0.as_raw_fd());
@@ -178,8 +178,8 @@ impl Drop for Link {
         struct Detach {
             link: u32,
         }
-        // To close the descriptor detaches as well, but some time later. An interface that is no
-        // more has nothing to detach from, so an error says nothing.
+        // To close the descriptor detaches as well, but some time later. An interface that no
+        // longer exists has nothing to detach from, so an error is ignored.
         let _ = bpf(LINK_DETACH, &Detach { link: self.link.as_raw_fd() as u32 });
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum WayIn {
         link: Link,
         /// Which socket has which queue.
         _map: SocketMap,
-        /// Whose frames to take first next time.
+        /// The socket from which to take frames first next time.
         next_socket: usize,
     },
     /// By the hook.
@@ -28,8 +28,8 @@ pub(super) enum WayIn {
 }
 
 impl WayIn {
-    /// Opens the way that the configuration's mode asks for, and says which it is. What comes in by
-    /// sockets finds chunks from the first frame on.
+    /// Opens the way in that the configuration's mode selects, and returns its description. Frames
+    /// that arrive by sockets find chunks from the first on.
     pub(super) fn open(
         interface: &Interface,
         sockets: &mut [XdpSocket],
@@ -78,7 +78,7 @@ impl WayIn {
 }
 
 impl XdpPort {
-    /// Appends at most `max` frames that have come to `batch`.
+    /// Appends at most `max` frames that have arrived to `batch`.
     pub(super) fn take(&mut self, memory: &mut PacketMemory, batch: &mut Vec<Packet>, max: usize) {
         let count = self.sockets.len();
         let first = match self.way_in.as_mut().expect("it is there until the port is closed") {
@@ -97,7 +97,7 @@ impl XdpPort {
         }
     }
 
-    /// Takes at most `max` frames of a socket; how many there were, refused ones too.
+    /// Takes at most `max` frames of a socket; returns how many there were, including refused ones.
     fn take_from(
         &mut self,
         number: usize,

@@ -138,7 +138,7 @@ impl<T: Copy> Producer<T> {
         self.room(count) == count
     }
 
-    /// Whether the kernel wants to be told of new entries by a system call.
+    /// Whether the kernel needs a system call to notice new entries.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.shared.needs_wakeup()
     }
@@ -177,7 +177,7 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the kernel the places of all entries that were popped.
+    /// Returns the places of all popped entries to the kernel.
     pub(super) fn release(&mut self) {
         self.shared.consumer().store(self.read, Ordering::Release);
     }

@@ -22,7 +22,7 @@ impl XdpPort {
         self.batches.as_mut().is_some_and(BatchSender::is_at_home)
     }
 
-    /// Hands the first `count` packets over for the next flush.
+    /// Queues the first `count` packets for the next flush.
     pub(super) fn transmit_one_by_one(
         &mut self,
         memory: &mut PacketMemory,
@@ -52,7 +52,7 @@ impl XdpPort {
     }
 
     /// Sends the first `count` packets in batches. What the kernel refuses is lost, as on the way that
-    /// frames go one by one; the error is the last that says something of the interface.
+    /// frames go one by one; the error is the last one that concerns the interface.
     pub(super) fn transmit_batches(
         &mut self,
         memory: &mut PacketMemory,
@@ -98,8 +98,9 @@ impl XdpPort {
         let failure = error.map(|error| self.interface.failure("send to", error));
         match failure {
             Some(failure @ (PortError::Down { .. } | PortError::Gone { .. })) => Err(failure),
-            // The kernel was short of something or dropped what came too fast, and the next frames may
-            // well be sent; or it has put something that drops in the place of a device that is down.
+            // The kernel was short of a resource or dropped frames that came too fast, and the next
+            // frames may well be sent; or it has replaced the queue of a device that is down by one
+            // that drops.
             _ if self.interface.is_up()? => Ok(()),
             _ => Err(PortError::Down { name: self.interface.name().to_owned() }),
         }

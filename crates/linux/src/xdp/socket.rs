@@ -1,11 +1,11 @@
 //! An AF_XDP socket on one receive queue: the memory registered, four rings mapped, bound.
 //!
 //! Every socket registers the whole packet memory for itself and has rings of its own. The kernel
-//! also knows sockets that share one registration (`XDP_SHARED_UMEM`), but they hang on the first
-//! of them: when its interface goes, the others' memory goes. Registered twice, the same pages
-//! are pinned twice and counted, not copied; a frame received through one socket is sent through
-//! another by its address all the same, and each port may come and go, and have the kernel's
-//! metadata or not, as it likes.
+//! also has sockets that share one registration (`XDP_SHARED_UMEM`), but they depend on the first
+//! of them: when its interface is removed, the others' memory goes, too. Registered twice, the same
+//! pages are pinned twice and counted, not copied; a frame received through one socket is sent
+//! through another by its address all the same, and each port may come and go, and have the
+//! kernel's metadata or not, independently.
 //!
 //! Zero copy is tried first: the card reads and writes the chunks itself. Where the driver cannot,
 //! the kernel copies each frame once.
@@ -22,16 +22,16 @@ use super::super::ring::set_option;
 use super::program::{BUSY_FOR_AT_MOST, BUSY_PAUSE};
 use super::rings::{Consumer, Producer};
 
-/// What a socket may be told about a frame that it sends, in front of the frame
+/// What can be given to a socket about a frame that it sends, in front of the frame
 /// (`struct xsk_tx_metadata`): flags, then where the checksum starts and stands, then times.
 pub(super) const METADATA_BYTES: u32 = 24;
-/// How many frames one system call sends at most, where the kernel lets us choose (Linux 6.17);
-/// it is 32 otherwise.
+/// How many frames one system call sends at most, if the kernel lets us choose (Linux 6.17); it is
+/// 32 otherwise.
 const FRAMES_PER_CALL: i32 = 256;
 /// `XDP_MAX_TX_SKB_BUDGET`.
 const OPTION_FRAMES_PER_CALL: libc::c_int = 9;
 
-/// What a socket should have; [`XdpSocket`] says what it got.
+/// What a socket should have; [`XdpSocket`] holds what it got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wishes {
     pub(super) ring_entries: u32,
@@ -97,7 +97,7 @@ impl XdpSocket {
             zero_copy: false,
             metadata,
         };
-        // Kernels before 6.17 know no such option and send 32 frames in a call.
+        // Kernels before 6.17 do not have this option and send 32 frames in a call.
         let _ = set_option(
             &opened.socket,
             libc::SOL_XDP,
@@ -158,8 +158,7 @@ impl XdpSocket {
         set(libc::SO_BUSY_POLL_BUDGET, 64)
     }
 
-    /// Lets the kernel look at the transmit ring; an error of `EAGAIN` says that it has not seen
-    /// all of it.
+    /// Lets the kernel look at the transmit ring; the error `EAGAIN` means that it has not processed all of it.
     pub(super) fn wake_transmit(&self) -> io::Result<()> {
         let (socket, null) = (self.socket.as_raw_fd(), std::ptr::null());
         // SAFETY: no bytes and no address are passed.
@@ -168,7 +167,7 @@ impl XdpSocket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Lets the driver look at the fill ring, where it asked for that.
+    /// Lets the driver look at the fill ring, if it requested that.
     pub(super) fn wake_receive(&self) {
         if self.fill.needs_wakeup() {
             let (socket, null) = (self.socket.as_raw_fd(), std::ptr::null_mut());
@@ -204,7 +203,7 @@ fn register(socket: &OwnedFd, memory: &PacketMemory, metadata: bool) -> io::Resu
         request.tx_metadata_len = METADATA_BYTES;
         match set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request) {
             Ok(()) => return Ok(true),
-            // A kernel before 6.11 knows no such flag.
+            // A kernel before 6.11 does not have this flag.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             Err(error) => return Err(error),
         }

@@ -42,7 +42,8 @@ fn a_template_makes_the_frames_that_it_was_learnt_from() {
     assert!(LiveTemplate::learn(1, crooked).is_err());
 }
 
-/// Sends so many frames and reads both rings meanwhile; what the interface's counter says that it took.
+/// Sends the frames of `pace` and reads both rings meanwhile; also returns how many the interface
+/// took by its counter.
 fn live(pace: &LivePace, far: Option<()>) -> (Seen, u64, u64) {
     let config = TestbedConfig { device: DeviceKind::Wire, ..TestbedConfig::default() };
     let testbed = Testbed::build(&config).expect("a wire");

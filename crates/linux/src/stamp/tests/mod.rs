@@ -9,7 +9,7 @@ use crate::testbed::{CLIENT_INTERFACE, DeviceKind, SERVER_INTERFACE, Testbed, Te
 const RUN: u32 = 0xf1e2_d3c4;
 const WATCHED: Watched = Watched { run: RUN, source: (Ipv4Addr::new(198, 18, 0, 0), 16) };
 
-/// Why this machine cannot run the test, which is said in a line.
+/// Prints in a line why this machine cannot run the test.
 fn skipped(what: &str) -> bool {
     let privileged = rustix::process::geteuid().is_root();
     if !privileged {
@@ -18,7 +18,7 @@ fn skipped(what: &str) -> bool {
     !privileged
 }
 
-/// A test frame by its number, of so many bytes.
+/// A test frame by its number, of `bytes` bytes.
 fn frame(number: u64, bytes: usize, run: u32) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..bytes).map(|at| (at as u64 + number) as u8).collect();
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -54,8 +54,8 @@ fn bench(stamping: Stamping, slots: usize) -> Bench {
     Bench { testbed, departures, arrivals }
 }
 
-/// Sends all frames, so many in a call, and reads the rings after every call, until all have come and so many departures
-/// are known.
+/// Sends all frames, `batch` in a call, and reads the rings after every call, until all have arrived and `departing`
+/// departures are known.
 fn pass(bench: &mut Bench, all: &[Vec<u8>], departing: usize, batch: usize) -> Seen {
     let mut seen = Seen::default();
     let Bench { testbed, departures, arrivals } = bench;
