@@ -1,8 +1,8 @@
 //! Admission control: bandwidth booked at input and output ports, never beyond the reservable share of a port.
 //!
 //! A port has a capacity in each direction, of which a share may be reserved. A booking takes its rate at the output
-//! port of its flow and at each input port that one of its senders comes by, or nowhere: it is made whole or refused
-//! whole. Rates are whole bytes a second, so that sums are exact.
+//! port of its flow and at each input port by which one of its senders arrives: it is accepted as a whole or refused
+//! as a whole. Rates are whole bytes a second, so that sums are exact.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -99,10 +99,10 @@ impl Admission {
         Admission { ports, bookings: BTreeMap::new(), bookings_max }
     }
 
-    /// Books for `id`, in place of what it has booked before.
+    /// Books for `id`, replacing its earlier booking.
     ///
     /// # Errors
-    /// Why not; what was booked before stays booked.
+    /// If it is refused; the earlier booking then stays.
     pub fn book(&mut self, id: ReservationId, booking: Booking) -> Result<(), AdmissionError> {
         let before = self.release(id);
         let verdict = self.check(&booking);
@@ -136,7 +136,7 @@ impl Admission {
         self.bookings.insert(id, booking);
     }
 
-    /// Takes back what `id` has booked.
+    /// Cancels the booking of `id`.
     pub fn release(&mut self, id: ReservationId) -> Option<Booking> {
         let booking = self.bookings.remove(&id)?;
         for (port, side) in booking.places() {

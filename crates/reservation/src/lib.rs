@@ -1,10 +1,10 @@
 //! Reservations: RSVP's messages and soft state, admission control, and routes pinned for reserved flows.
 //!
-//! A flow that needs a bandwidth has it reserved at every router on its way. [`message`] reads and writes what routers
-//! and hosts say to each other (RSVP, RFC 2205, and a flow setup of one packet), [`packet`] the IP packets around it.
-//! [`Admission`] keeps the books of a router's ports. An [`RsvpProcess`] holds the soft state of one router or host: it
-//! is given messages and the time, and gives out packets to send and orders to the forwarding plane. Nothing here
-//! forwards a packet of a flow; what an order says, classifier and queues carry out.
+//! A flow that needs a bandwidth has it reserved at every router on its way. [`message`] parses and writes the
+//! messages of routers and hosts (RSVP, RFC 2205, and a flow setup of one packet), [`packet`] the IP packets around
+//! them. [`Admission`] accounts for the bandwidth of a router's ports. An [`RsvpProcess`] holds the soft state of one
+//! router or host: it takes messages and the time, and produces packets to send and commands to the forwarding plane.
+//! Nothing here forwards a packet of a flow; classifier and queues carry out the commands.
 #![no_std]
 
 extern crate alloc;

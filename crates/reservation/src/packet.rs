@@ -83,10 +83,10 @@ pub fn write(envelope: &Envelope, message: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The message in an IP packet, and how it came.
+/// The message in an IP packet, and its envelope.
 ///
 /// # Errors
-/// Why there is none.
+/// If it holds none.
 pub fn read(packet: &[u8]) -> Result<(Envelope, &[u8]), PacketError> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => read_ipv4(packet),

@@ -22,7 +22,7 @@ fn every_message_comes_back_as_it_was_written() {
     }
 }
 
-/// The bytes of a Path by RFC 2205, 3.1.3 and appendix A, and RFC 2210, 3.1, counted out by hand.
+/// The bytes of a Path by RFC 2205, 3.1.3 and appendix A, and RFC 2210, 3.1, laid out by hand.
 #[test]
 fn a_path_stands_as_the_rfc_has_it() {
     let path = Path {
@@ -68,7 +68,7 @@ fn every_changed_byte_is_noticed() {
     }
 }
 
-/// Without a checksum whatever is damaged reaches the readers of objects.
+/// Without a checksum, damaged bytes reach the parsers of objects.
 #[test]
 fn any_bytes_are_a_message_or_an_error() {
     let mut read = 0;
@@ -181,7 +181,7 @@ fn with_plugins(object: &[u8]) -> Result<Option<FlowPlugins>, Malformed> {
     Ok(read.plugins)
 }
 
-/// Two plugins as docs/reservations.md has them, counted out by hand.
+/// Two plugins as in docs/reservations.md, laid out by hand.
 const PLUGINS: [u8; 28] = [
     0, 28, 252, 1, 0, 0, 0x7e, 0xd9, 2, 6, 4, b'm', b'a', b'r', b'k', b'@', b'1', b'a', b'=', b'2',
     b'0', 3, 1, b'n', b'a', b't', b'x', 0,
@@ -203,7 +203,7 @@ fn plugins_stand_as_they_are_documented() {
     let Message::FlowSetup(setup) = drawn else { panic!("a setup") };
     let bytes = Message::FlowSetup(FlowSetup { plugins: Some(named()), ..setup }).write(63);
     assert_eq!(bytes[bytes.len() - PLUGINS.len()..], PLUGINS);
-    // Cut anywhere, or with one byte changed, it is refused or says something else.
+    // Cut anywhere, or with one byte changed, it is refused or has another content.
     for end in (4..PLUGINS.len()).step_by(4) {
         let mut cut = PLUGINS[..end].to_vec();
         cut[1] = end as u8;

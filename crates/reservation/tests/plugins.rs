@@ -16,7 +16,8 @@ const SENDER: usize = 0;
 const RECEIVER: usize = 4;
 const ROUTERS: [usize; 3] = [1, 2, 3];
 
-/// Sender, three routers in a row, receiver. The routers allow `mark` and `counter`, but those of `strict` nothing.
+/// Sender, three routers in a row, receiver. The routers allow `mark` and `counter`, but those in
+/// `strict` allow none.
 fn row(strict: &[usize]) -> Network {
     Network::with_settings(5, &[(0, 1), (1, 2), (2, 3), (3, 4)], |node, settings| {
         if ROUTERS.contains(&node) && !strict.contains(&node) {
@@ -74,7 +75,7 @@ fn a_setup_takes_its_plugins_to_every_router_and_away_again() {
     assert_eq!(network.packets.len(), 4, "one packet by four links");
     assert_eq!(bound(&network), [(); 3].map(|()| plugins(&named)));
     assert_eq!(heard(&mut network), [(3, false)]);
-    // What is repeated as it was changes nothing; other plugins, another order or configuration, and none, do.
+    // An identical repetition changes nothing; other plugins, another order or configuration, or none, do.
     network.run(Span::from_secs(300));
     assert_eq!(network.installs[1..4], [1, 1, 1]);
     let others: [&[(&str, &str)]; 4] =
@@ -174,7 +175,7 @@ fn instances_of_all_reservations_have_a_limit() {
         let request = hold_request(named);
         network.with(1, |process, now, query| process.hold(now, request, &Asked(query)))
     };
-    // (Who reserves by API may name any class.)
+    // (A reservation by API may name any class.)
     assert_eq!(hold(&mut network, &two), Err(HoldError::Plugins(PluginRefusal::Instances(3))));
     let id = hold(&mut network, &[("nat", "")]).expect("room for one");
     assert_eq!(network.planes[1][&id].plugins, plugins(&[("nat", "")]));

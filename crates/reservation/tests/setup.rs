@@ -216,7 +216,7 @@ fn reservations_by_api_live_as_long_as_they_are_refreshed() {
     }
 }
 
-/// Whatever comes, at whatever time: limits hold, and the books are right (`Network::with` checks them).
+/// With any message at any time, limits hold, and the accounts are right (`Network::with` checks them).
 #[test]
 fn any_messages_keep_the_books_right() {
     let settings = |node: &RsvpProcess| {
@@ -239,7 +239,7 @@ fn any_messages_keep_the_books_right() {
             source: IpAddr::from([10, 0, 0, 2]),
             ttl: rng.below(4) as u8,
         };
-        // Few sessions, senders and hops, so that messages meet.
+        // Few sessions, senders and hops, so that messages concern the same state.
         let message = narrowed(
             samples::message(&mut Rng::new(9, samples::PURPOSE, rng.below(300)), kind),
             &mut rng,

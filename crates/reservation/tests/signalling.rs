@@ -114,7 +114,7 @@ fn tears_take_everything_back_at_once() {
     network.with(0, |process, now, _| assert!(process.withdraw(now, session, sender)));
     network.run(SECOND);
     assert!((0..4).all(|node| is_empty(&network, node)));
-    // A sender that ends takes the reservation along.
+    // When a sender ends, the reservation ends, too.
     let (session, sender) = reserved(&mut network);
     network.with(0, |process, now, _| process.withdraw(now, session, sender));
     network.run(SECOND);
@@ -165,7 +165,7 @@ fn over_admission_is_refused_with_a_resv_err_at_the_receiver() {
     assert_eq!((network.rates(1), network.rates(2)), (vec![6_000_000], vec![6_000_000]));
     let refused = |node: usize| network.nodes[node].counts().admission_refused;
     assert_eq!((refused(1), refused(2)), (0, 1));
-    // A larger request in place of one that is there: the old stays, and the error says so.
+    // A larger request for an existing reservation: the old one stays, and the error says so.
     network.announce(0, session, 9.0 * MEGA);
     network.run(SECOND);
     network.take_upcalls(3);
@@ -218,7 +218,7 @@ fn shared_explicit_reserves_once_for_the_senders_it_names() {
         assert_eq!(reservation.flows.len(), 2);
     }
     assert_eq!(network.planes[2].values().next().expect("one").inputs, [0, 1]);
-    // One sender less: the reservation goes on for the other, and upstream of the first it is gone.
+    // One sender less: the reservation continues for the other, and upstream of the first it is gone.
     reserve(&mut network, 4, session, Style::SharedExplicit, MEGA, &senders[..1]).expect("sent");
     network.run(SECOND);
     let reservation = network.planes[2].values().next().expect("one");
@@ -287,7 +287,7 @@ fn a_request_that_is_too_large_leaves_the_smaller_ones_alone() {
     assert_eq!(network.rates(1), [1_000_000, 6_000_000], "the small one is there");
     reserve(&mut network, 5, session, Style::FixedFilter, 1.5 * MEGA, &[sender]).expect("sent");
     network.run(SECOND);
-    // It stays for as long as both ask, through many attempts of the large one.
+    // The small one stays as long as both are requested, through many attempts of the large one.
     network.take_upcalls(3);
     for _ in 0..40 {
         network.run(Span::from_secs(30));
@@ -324,7 +324,7 @@ fn reservations_move_with_a_route_that_is_not_reserved_and_stay_otherwise() {
     network.run(Span::from_secs(1_000));
     assert_eq!((network.rates(3), network.rates(2)), (vec![1_000_000], vec![]));
     assert!(network.planes[1].values().all(|reservation| reservation.is_pinned));
-    // Without it, the flow goes where the table says.
+    // Without it, the flow follows the routing table.
     network.with(5, |process, now, _| process.release(now, session));
     network.run(Span::from_secs(200));
     assert_eq!(paths(&network), [1, 0]);

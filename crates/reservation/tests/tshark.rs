@@ -83,7 +83,7 @@ fn with_plugins() -> Vec<Vec<u8>> {
     (0..DRAWN).map(path).collect()
 }
 
-/// What two hosts and two routers say to each other from a path to its end, with a refusal.
+/// The messages of two hosts and two routers from a path to its end, with a refusal.
 fn spoken() -> Vec<Vec<u8>> {
     let mut network = Network::new(4, &[(0, 1), (1, 2), (2, 3)]);
     let session = udp_session(network.address(3));

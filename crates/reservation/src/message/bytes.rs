@@ -81,12 +81,12 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// What is left, as text; none where it is not UTF-8.
+    /// What is left, as text; `None` if it is not UTF-8.
     pub(crate) fn text(&self) -> Option<String> {
         core::str::from_utf8(self.rest).ok().map(String::from)
     }
 
-    /// Nothing but the zeros may be left that fill the last word.
+    /// Checks that only the zeros that fill the last word are left.
     pub(crate) fn padding(&self) -> Result<(), Malformed> {
         match self.rest.len() < 4 && self.rest.iter().all(|byte| *byte == 0) {
             true => Ok(()),
@@ -98,7 +98,7 @@ impl<'a> Contents<'a> {
         self.rest.is_empty()
     }
 
-    /// Nothing may be left.
+    /// Checks that nothing is left.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.wrong_length()) }
     }

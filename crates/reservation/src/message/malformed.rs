@@ -33,7 +33,7 @@ pub enum Malformed {
         /// The length that it claims.
         bytes: usize,
     },
-    /// An object whose contents are shorter or longer than its class has.
+    /// An object whose contents are shorter or longer than its class permits.
     #[error("the object of class {class}, C-Type {c_type} at byte {at} has a wrong length")]
     ObjectContents {
         /// Where the object begins.
@@ -43,7 +43,7 @@ pub enum Malformed {
         /// Its C-Type.
         c_type: u8,
     },
-    /// An object whose class is not known here and asks for the message to be rejected (RFC 2205, 3.10).
+    /// An object of an unknown class whose number requires that the message be rejected (RFC 2205, 3.10).
     #[error("the object class {class} (C-Type {c_type}) at byte {at} is not known here")]
     UnknownClass {
         /// Where the object begins.

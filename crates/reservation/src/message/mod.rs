@@ -1,13 +1,13 @@
-//! RSVP messages (RFC 2205, 3.1): what routers and hosts say to each other of paths and reservations.
+//! RSVP messages (RFC 2205, 3.1): the exchange of routers and hosts about paths and reservations.
 //!
-//! [`Message::read`] is the door: bytes become a value or a [`Malformed`] that says what is wrong and where. No input
-//! makes a panic, and whatever is of a known kind is read whole, in any order of objects except that of flow
-//! descriptors, as the RFC has it. [`Message::write`] gives the order of the RFC and a checksum.
+//! [`Message::read`] is the only entrance: bytes become a value or a [`Malformed`] that says what is wrong and where.
+//! No input causes a panic, and messages of a known kind are read whole, in any order of objects except that of flow
+//! descriptors, as in the RFC. [`Message::write`] uses the order of the RFC and adds a checksum.
 //!
-//! Classes that are not known here are treated by their high bits (RFC 2205, 3.10): `0bbbbbbb` rejects the message,
-//! all others are passed over. (`11bbbbbb` would have them forwarded unexamined; since Path messages are made anew
-//! from path state here, such objects go no further than one router, and are counted.) INTEGRITY, POLICY_DATA and
-//! SCOPE are known and without effect.
+//! Classes that are not known here are treated by their high bits (RFC 2205, 3.10): `0bbbbbbb` rejects the
+//! message, all others are ignored. (`11bbbbbb` would have them forwarded unexamined; since Path messages are
+//! generated from path state here, such objects go no further than one router, and are counted.) INTEGRITY,
+//! POLICY_DATA and SCOPE are known and without effect.
 //!
 //! # The one-packet flow setup
 //!
@@ -25,8 +25,8 @@
 //! flowspec's rate at the port where the message came in and at the one where it goes out, binds the flow to its
 //! reservation and to this way, and sends the message on. It is not acknowledged. The state is soft: it lives as
 //! long as path state of the same refresh period would, and the message is repeated every period. ADSPEC counts the
-//! routers that reserved; its global break bit says that some router did not, where the flow goes as best effort, or
-//! that one did not bind the plugins that the message names.
+//! routers that reserved; its global break bit means that some router did not, so that the flow is best effort
+//! there, or that one did not bind the plugins that the message names.
 
 pub mod malformed;
 pub mod plugins;
@@ -54,7 +54,7 @@ pub use style::Style;
 
 /// Bytes of the common header.
 pub const HEADER_BYTES: usize = 8;
-/// The longest message that is read; none is ever fragmented (RFC 2205, 3.4 asks for no more than an MTU).
+/// The longest message that is read; none is ever fragmented (RFC 2205, 3.4 requires at most an MTU).
 pub const MESSAGE_BYTES_MAX: usize = 9_000;
 /// The IANA protocol number of RSVP.
 pub const PROTOCOL: u8 = 46;
@@ -95,11 +95,11 @@ nilometer_wire::named! {
         PathTear = "path_tear",
         /// A receiver ends its reservation.
         ResvTear = "resv_tear",
-        /// A reservation is there; to the receiver that wanted to know.
+        /// A reservation is in place; to the receiver that requested a confirmation.
         ResvConf = "resv_conf",
         /// One packet sets up path and reservation.
         FlowSetup = "flow_setup",
-        /// One packet takes them back.
+        /// One packet releases them.
         FlowRelease = "flow_release",
     }
 }
@@ -121,7 +121,7 @@ impl MessageType {
     }
 
     /// Whether its packets are addressed to an end of the flow and carry the router alert option, so that routers on
-    /// the way take them (RFC 2205, 3.1.3 to 3.1.9).
+    /// the way process them (RFC 2205, 3.1.3 to 3.1.9).
     pub const fn has_router_alert(self) -> bool {
         matches!(
             self,
@@ -149,7 +149,7 @@ pub struct Path {
     pub sender: Sender,
     /// The flow's traffic.
     pub tspec: Tspec,
-    /// What the routers so far said.
+    /// The advertisement of the routers so far.
     pub adspec: Option<AdSpec>,
 }
 
@@ -171,11 +171,11 @@ pub struct Resv {
     pub hop: Hop,
     /// R, the refresh period of the next hop.
     pub refresh_ms: u32,
-    /// The receiver that wants to know when the reservation is there.
+    /// The receiver that requests a confirmation.
     pub confirm: Option<IpAddr>,
     /// Which senders share.
     pub style: Style,
-    /// What is reserved for whom.
+    /// The reservations, by sender.
     pub flows: Vec<FlowDescriptor>,
 }
 
@@ -240,7 +240,7 @@ pub struct ResvConf {
     pub session: Session,
     /// The node that confirms.
     pub error: ErrorSpec,
-    /// The receiver that wanted to know.
+    /// The receiver that requested it.
     pub receiver: IpAddr,
     /// The reservation's style.
     pub style: Style,
@@ -269,7 +269,7 @@ pub struct FlowSetup {
     pub plugins: Option<FlowPlugins>,
 }
 
-/// One packet that takes a setup back.
+/// One packet that releases a setup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowRelease {
     /// Where the flow goes.
@@ -330,7 +330,7 @@ impl Message {
 /// A message as it arrived: with the TTL that its sender sent it with, and how many objects were passed over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// What it says.
+    /// Its content.
     pub message: Message,
     /// Send_TTL: the TTL that its packet left with. A packet that arrives with less has crossed routers without RSVP.
     pub send_ttl: u8,

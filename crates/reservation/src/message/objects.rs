@@ -1,4 +1,4 @@
-//! Messages read: the common header, each object once, and from them the message of its type.
+//! Parses messages: the common header, each object once, and from them the message of its type.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ pub const OBJECTS_MAX: usize = 256;
 /// The most filters of a message.
 pub const FILTERS_MAX: usize = 64;
 
-/// A class is not known: 0 rejects, 1 passes over (RFC 2205, 3.10).
+/// The class bit for unknown classes: 0 rejects the message, 1 ignores the object (RFC 2205, 3.10).
 const MAY_BE_IGNORED: u8 = 0x80;
 
 impl Message {
@@ -217,7 +217,7 @@ impl Objects {
         if flows.iter().all(is_whole) { Ok(flows) } else { Err(missing(kind, "FILTER_SPEC")) }
     }
 
-    /// The senders of a tear, whose flowspecs are of no account.
+    /// The senders of a tear, whose flowspecs are ignored.
     fn torn(&mut self) -> Vec<Sender> {
         let parts = self.flow_parts.drain(..);
         let filter = |(_, part)| match part {

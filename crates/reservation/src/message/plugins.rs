@@ -1,8 +1,8 @@
 //! PLUGINS: plugin classes that each router on the way binds to the flow of a one-packet setup, in their order.
 //!
-//! The class number is one for private use of those that routers which do not know it pass over or forward (RFC 3936,
-//! 2; RFC 2205, 3.10). Contents of such a class begin with an enterprise number; Nilometer has none, and takes that for
-//! documentation (RFC 5612). Objects of other enterprises are passed over.
+//! The class number is one for private use, from the range that routers without support ignore or forward (RFC 3936,
+//! 2; RFC 2205, 3.10). Contents of such a class begin with an enterprise number; Nilometer has none, and uses the one
+//! for documentation (RFC 5612). Objects of other enterprises are ignored.
 //!
 //! ```text
 //!   length (2)  │ class 252 (1) │ C-Type 1 (1)
@@ -73,7 +73,7 @@ pub enum PluginsError {
     Bytes(usize),
 }
 
-/// The plugins of a flow, in the order in which its packets meet them.
+/// The plugins of a flow, in the order in which its packets pass them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowPlugins(Vec<NamedPlugin>);
 
@@ -81,7 +81,7 @@ impl FlowPlugins {
     /// These plugins.
     ///
     /// # Errors
-    /// When a message cannot carry them.
+    /// If a message cannot carry them.
     pub fn new(plugins: Vec<NamedPlugin>) -> Result<FlowPlugins, PluginsError> {
         if plugins.is_empty() || plugins.len() > FLOW_PLUGINS_MAX {
             return Err(PluginsError::Count(plugins.len()));
@@ -105,7 +105,7 @@ impl FlowPlugins {
         &self.0
     }
 
-    /// Reads the object; none where it is another enterprise's.
+    /// Reads the object; `None` if it is another enterprise's.
     pub(crate) fn read(mut contents: Contents<'_>) -> Result<Option<FlowPlugins>, Malformed> {
         if contents.word()? != ENTERPRISE {
             return Ok(None);

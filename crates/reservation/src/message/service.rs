@@ -163,8 +163,8 @@ impl FlowSpec {
         if (whole as f32) < rate { whole + 1 } else { whole }
     }
 
-    /// The rate and the bucket as a link counts them that adds so many bytes to each IP packet: the rate of a stream of
-    /// the flow's smallest packets (RFC 2210, 3.1: m is there for this).
+    /// The rate and the bucket as counted on a link that adds `overhead_bytes` to each IP packet: the rate of a
+    /// stream of the flow's smallest packets (RFC 2210, 3.1: m is there for this).
     pub fn on_link(&self, overhead_bytes: u32) -> (u64, u32) {
         let smallest = u64::from(self.tspec.policed_bytes_min.max(IP_BYTES_MIN));
         let whole = smallest + u64::from(overhead_bytes);
@@ -258,7 +258,7 @@ impl FlowSpec {
     }
 }
 
-/// ADSPEC: what the routers along a path say of it (RFC 2210, 3.3).
+/// ADSPEC: the routers' advertisement of a path (RFC 2210, 3.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdSpec {
     /// Global break bit: some node of the path does not reserve, or refused to.
@@ -267,7 +267,7 @@ pub struct AdSpec {
     pub hops: u32,
     /// The smallest bandwidth of the path, in bytes a second.
     pub bandwidth: f32,
-    /// The smallest latency of the path in µs; [`AdSpec::LATENCY_UNKNOWN`] where some node does not know it.
+    /// The smallest latency of the path in µs; [`AdSpec::LATENCY_UNKNOWN`] if some node does not know its own.
     pub latency_us: u32,
     /// The smallest MTU of the path.
     pub mtu_bytes: u32,

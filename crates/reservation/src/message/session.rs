@@ -72,7 +72,7 @@ impl Sender {
 pub struct Hop {
     /// The address of the interface through which the message was sent.
     pub address: IpAddr,
-    /// LIH, the logical interface handle: of a Path, that of its sender's output, which Resv messages give back.
+    /// LIH, the logical interface handle: of a Path, that of its sender's output, which Resv messages return.
     pub handle: u32,
 }
 

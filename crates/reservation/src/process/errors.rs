@@ -23,7 +23,7 @@ impl RsvpProcess {
         self.node.send(to, &Message::PathErr(refused));
     }
 
-    /// A PathErr goes on to the sender. State stays as it is.
+    /// Passes a PathErr on to the sender. State is unchanged.
     pub(super) fn receive_path_err(&mut self, refused: &PathErr) -> Result<(), Discard> {
         let PathErr { session, error, sender, .. } = *refused;
         let state = self.sessions.get(&session).ok_or(Discard::Unknown)?;
@@ -39,8 +39,8 @@ impl RsvpProcess {
         Ok(())
     }
 
-    /// A ResvErr goes on to the receivers whose reservations are not smaller than what failed. Of admission, it leaves a
-    /// blockade, so that what is smaller is not lost with it.
+    /// Passes a ResvErr on to the receivers whose reservations are not smaller than what failed. After an admission
+    /// failure, it leaves blockade state, so that smaller reservations are not lost with it.
     pub(super) fn receive_resv_err(
         &mut self,
         now: Time,

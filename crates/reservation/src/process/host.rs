@@ -19,7 +19,7 @@ use crate::process::state::{PathState, Place, Previous, ResvState};
 /// Why a sender or receiver on this node was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
-    /// There is no way to the session's destination, or the explicit route is wrong.
+    /// There is no route to the session's destination, or the explicit route is wrong.
     #[error("no path: {0}")]
     Route(ErrorCode),
     /// A limit of this process is reached.
@@ -37,7 +37,7 @@ impl RsvpProcess {
     /// SENDER: a sender on this node announces its flow, by the nodes of `route` if there are any.
     ///
     /// # Errors
-    /// Where there is no way, or a limit is reached.
+    /// If there is no route, or a limit is reached.
     pub fn announce(
         &mut self,
         now: Time,
@@ -81,10 +81,11 @@ impl RsvpProcess {
         at.is_some()
     }
 
-    /// RESERVE: a receiver on this node reserves for the senders of a session, in place of what it had reserved.
+    /// RESERVE: a receiver on this node reserves for the senders of a session, replacing its
+    /// earlier reservation.
     ///
     /// # Errors
-    /// Where no path has arrived here, or this node itself refuses.
+    /// If no path has arrived here, or this node itself refuses.
     pub fn reserve(
         &mut self,
         now: Time,
@@ -112,7 +113,7 @@ impl RsvpProcess {
         verdict.map_err(|_| HostError::Refused)
     }
 
-    /// A receiver on this node gives its reservations of a session back; whether there were any.
+    /// A receiver on this node releases its reservations of a session; returns whether there were any.
     pub fn release(&mut self, now: Time, session: Session) -> bool {
         self.next_at = None;
         let Some(state) = self.sessions.get_mut(&session) else { return false };

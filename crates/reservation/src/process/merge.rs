@@ -1,7 +1,8 @@
-//! Merging: what a session's reservations come to at each output port, and towards each previous hop.
+//! Merging: the combined reservation of a session at each output port, and towards each previous hop.
 //!
-//! Both are functions of path and reservation state alone. After each change of state they are computed anew and compared with
-//! what was installed and sent before; the difference is what is to do. No event has rules of its own.
+//! Both are functions of path and reservation state alone. After each change of state they are computed anew and
+//! compared with what was installed and sent before; only the difference is acted upon. No event has rules of its
+//! own.
 
 use alloc::vec::Vec;
 
@@ -110,7 +111,7 @@ fn towards(state: &SessionState, previous: Previous, now: Time) -> Option<Upstre
     (!flows.is_empty()).then_some(Upstream { previous, style, flows })
 }
 
-/// The merged flowspec without those that a blockade holds back; where it holds back all, the smallest of them, so
+/// The merged flowspec without those that a blockade holds back; if it holds back all, the smallest of them, so
 /// that one receiver's large request does not deny others their small ones (RFC 2205, 2.5; RFC 2209).
 fn within_blockades(flowspecs: &[FlowSpec], paths: &[&PathState], now: Time) -> Option<FlowSpec> {
     let blockades = paths.iter().filter_map(|path| path.blockade);

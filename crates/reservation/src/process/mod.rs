@@ -4,17 +4,17 @@
 //! [`RsvpProcess::handle_timeout`], which is due at [`RsvpProcess::poll_timeout`]; packets, commands to the forwarding
 //! plane and upcalls are taken from it with `poll_transmit`, `poll_command` and `poll_upcall`.
 //!
-//! - **Path state** is made by Path messages on their way from sender to receivers, and is what Resv messages find
-//!   their way back by. It holds the route, which may be explicit, and is pinned as long as it is or has a reservation.
+//! - **Path state** is made by Path messages on their way from sender to receivers; Resv messages follow it back. It
+//!   holds the route, which may be explicit, and is pinned as long as it is or has a reservation.
 //! - **Reservation state** is made by Resv messages, hop by hop from receivers to senders. What is installed and what
-//!   goes on upstream are functions of the state (`merge`), and only differences are acted upon (`settle`).
-//! - **Admission** stands before every change of what is installed: a Resv that does not fit leaves all as it was, and
-//!   its receiver has a ResvErr.
-//! - **One-packet flow setups** and **reservations by API** (`setup`) are soft state of the same admission. They may name
-//!   plugins, which the host binds to the flow and may refuse later (`plugins`).
+//!   is sent upstream are functions of the state (`merge`), and only differences are acted upon (`settle`).
+//! - **Admission** precedes every change of what is installed: a Resv that does not fit changes nothing, and its
+//!   receiver gets a ResvErr.
+//! - **One-packet flow setups** and **reservations by API** (`setup`) are soft state of the same admission. They may
+//!   name plugins, which the caller binds to the flow and may refuse later (`plugins`).
 //!
 //! All state ends unless it is refreshed: L = (K + 0.5) * 1.5 * R after the last message (RFC 2205, 3.7). A sender or
-//! receiver on this node is one that has no previous or next hop; so the same process is a host.
+//! receiver on this node has no previous or next hop; so the same process can be a host.
 
 mod errors;
 mod host;
@@ -54,7 +54,7 @@ use state::SessionState;
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The port that it came by.
+    /// The port by which it arrived.
     pub port: u32,
     /// The source of its packet.
     pub source: IpAddr,
@@ -69,7 +69,7 @@ pub struct RsvpProcess {
     sessions: BTreeMap<Session, SessionState>,
     setups: BTreeMap<(Session, Sender), Setup>,
     held: BTreeMap<ReservationId, Held>,
-    /// The next moment at which something is due; computed anew where it is not known.
+    /// The next moment at which something is due; the outer `None` means that it has to be computed.
     next_at: Option<Option<Time>>,
 }
 

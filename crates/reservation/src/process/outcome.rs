@@ -62,7 +62,7 @@ impl FlowFilter {
     }
 }
 
-/// Who keeps a reservation alive.
+/// What keeps a reservation alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// RSVP: path and reservation state of a session.
@@ -78,7 +78,7 @@ pub enum Owner {
 pub struct Reservation {
     /// Its number.
     pub id: ReservationId,
-    /// Who keeps it alive.
+    /// What keeps it alive.
     pub owner: Owner,
     /// The packets that it is for.
     pub flows: Vec<FlowFilter>,
@@ -88,19 +88,19 @@ pub struct Reservation {
     pub output: u32,
     /// The next hop of these flows.
     pub next_hop: IpAddr,
-    /// Whether the flows go to this next hop whatever the routing table says.
+    /// Whether the flows go to this next hop regardless of the routing table.
     pub is_pinned: bool,
     /// The rate in bytes a second, as the output's link counts them.
     pub rate_bytes: u64,
     /// The depth of the token bucket.
     pub bucket_bytes: u32,
-    /// The plugins that its packets shall meet as long as it lives.
+    /// The plugins that its packets pass as long as it lives.
     pub plugins: Option<FlowPlugins>,
     /// When it ends unless it is refreshed.
     pub expires_at: Option<Time>,
 }
 
-/// An order to the forwarding plane.
+/// A command to the forwarding plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Installs a reservation, or changes the one of its number.
@@ -139,7 +139,7 @@ pub enum Upcall {
         /// Which sender.
         sender: Sender,
     },
-    /// RESV_EVENT: what is reserved for local senders now; nothing where it is gone.
+    /// RESV_EVENT: what is reserved for local senders now; empty if the reservation is gone.
     Resv {
         /// Of which session.
         session: Session,
@@ -208,7 +208,7 @@ nilometer_wire::named! {
     pub enum Discard {
         /// It could not be read.
         Malformed = "malformed",
-        /// It came by a port that there is not.
+        /// It arrived by a port that does not exist.
         Port = "no_such_port",
         /// Its previous hop is this router: it goes in a circle.
         OwnHop = "own_hop",
@@ -228,7 +228,7 @@ nilometer_wire::named! {
 /// Counters of an RSVP process: `received` is the sum of `effective` and all discards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that came.
+    /// Messages that arrived.
     pub received: u64,
     /// Messages that had an effect, if only a refresh.
     pub effective: u64,

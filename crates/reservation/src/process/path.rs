@@ -11,7 +11,7 @@ use crate::process::state::{PathState, Previous, SessionState};
 use crate::process::{Arrival, RsvpProcess};
 
 impl RsvpProcess {
-    /// A Path came from a previous hop.
+    /// A Path arrived from a previous hop.
     pub(super) fn receive_path(
         &mut self,
         now: Time,
@@ -52,7 +52,7 @@ impl RsvpProcess {
         self.store_path(now, session, state)
     }
 
-    /// Keeps path state, in place of that of the same sender; what is new or changed goes on at once.
+    /// Stores path state, replacing that of the same sender; new or changed state is forwarded at once.
     pub(super) fn store_path(
         &mut self,
         now: Time,
@@ -67,7 +67,7 @@ impl RsvpProcess {
         state.store_path(now, new, &mut self.node)
     }
 
-    /// A previous hop takes its path back.
+    /// A previous hop tears its path down.
     pub(super) fn receive_path_tear(
         &mut self,
         now: Time,
@@ -85,7 +85,7 @@ impl RsvpProcess {
         Ok(())
     }
 
-    /// The routing table has changed: paths that are not pinned go where it says now (local repair, RFC 2205, 3.6).
+    /// The routing table has changed: paths that are not pinned follow it (local repair, RFC 2205, 3.6).
     pub fn routes_changed(&mut self, now: Time, routing: &impl Routing) {
         self.next_at = None;
         for state in self.sessions.values_mut() {
@@ -148,7 +148,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Whether a path stays where it is although the routing table may say something else.
+    /// Whether a path stays as it is although the routing table may have changed.
     fn is_pinned(&self, old: &PathState, new: &PathState, node: &Node) -> bool {
         let is_reserved = node.settings.pinning == RoutePinning::Reserved
             && self.installed.iter().any(|i| i.wanted.senders.contains(&old.sender));
@@ -157,7 +157,7 @@ impl SessionState {
             && (old.route.is_some() || is_reserved)
     }
 
-    /// Ends one path, with what was reserved for it, and has its next hops know.
+    /// Ends one path, with what was reserved for it, and notifies its next hops.
     pub(super) fn end_path(&mut self, now: Time, at: usize, node: &mut Node) {
         let path = self.paths.remove(at);
         let PathState { sender, tspec, is_local, .. } = path;

@@ -1,9 +1,9 @@
-//! Plugins of reserved flows: which a setup may name, how many there may be, and what follows when the host refuses.
+//! Plugins of reserved flows: which a setup may name, how many, and what happens when the caller refuses them.
 //!
-//! The process admits plugins by their names alone; the host finds their code, which may take long, and binds them to
-//! the flow. A flow whose plugins are refused keeps its bandwidth. The message that sets it up says so behind this
-//! router: at once where a class is not allowed, otherwise by one message more, when the host has refused. What was
-//! refused is tried again by the first refresh after a refresh period.
+//! The process admits plugins by their names alone; the caller loads their code, which may take long, and binds
+//! them to the flow. A flow whose plugins are refused keeps its bandwidth. The setup message that is sent
+//! downstream shows it: at once if a class is not allowed, otherwise in one further message, when the caller has
+//! refused. Refused plugins are tried again at the first refresh after a refresh period.
 
 use nilometer_wire::Time;
 
@@ -14,7 +14,7 @@ use crate::process::outcome::{Command, PluginRefusal, Reservation, Upcall};
 use crate::process::setup::Setup;
 
 impl RsvpProcess {
-    /// Whether the plugins that a setup names are refused, and until when; `old` is what it takes the place of.
+    /// Whether the plugins that a setup names are refused, and until when; `old` is the setup that it replaces.
     pub(super) fn refuse_named(
         &mut self,
         now: Time,
@@ -60,8 +60,8 @@ impl RsvpProcess {
         }
     }
 
-    /// The host does not bind the plugins of this reservation: it lives on without them, and the routers and the host
-    /// behind this one hear of it; whether it had any.
+    /// The caller does not bind the plugins of this reservation: it continues without them, and the routers and the
+    /// host downstream are notified; returns whether it had any.
     pub fn refuse_plugins(&mut self, now: Time, id: ReservationId) -> bool {
         self.next_at = None;
         let is_it = |one: &Reservation| one.id == id && one.plugins.is_some();

@@ -13,7 +13,7 @@ use crate::process::state::{PathState, Place, ResvState, SessionState};
 use crate::process::{Arrival, RsvpProcess};
 
 impl RsvpProcess {
-    /// A Resv came from a next hop.
+    /// A Resv arrived from a next hop.
     pub(super) fn receive_resv(
         &mut self,
         now: Time,
@@ -53,7 +53,7 @@ impl RsvpProcess {
         verdict
     }
 
-    /// A next hop takes reservations back.
+    /// A next hop tears reservations down.
     pub(super) fn receive_resv_tear(&mut self, now: Time, tear: &ResvTear) -> Result<(), Discard> {
         let state = self.sessions.get_mut(&tear.session).ok_or(Discard::Unknown)?;
         let place = Place::Port(tear.hop.handle);
@@ -82,8 +82,8 @@ impl RsvpProcess {
 }
 
 impl SessionState {
-    /// Takes a reservation in, in place of what its next hop had before. Where it is refused all is as it was, and the
-    /// next hop has a ResvErr.
+    /// Stores a reservation, replacing the next hop's earlier one. If it is refused nothing changes, and the next hop
+    /// gets a ResvErr.
     pub(super) fn reserve(&mut self, mut new: ResvState, node: &mut Node) -> Result<(), Discard> {
         let whole = new.clone();
         if self.resvs.iter().any(|resv| resv.style != new.style) {

@@ -20,7 +20,7 @@ pub trait Routing {
     fn route_query(&self, destination: IpAddr, to: &mut Vec<NextHop>);
 }
 
-/// Where a path goes on.
+/// Where a path continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Onward {
     /// This node is a destination.
@@ -31,12 +31,12 @@ pub(super) struct Onward {
     pub(super) route: Option<ExplicitRoute>,
 }
 
-/// The way on from this node, which has the addresses that `is_own` accepts, for what came in by `input`.
+/// The way on from this node, whose addresses `is_own` accepts, for a flow that arrives by `input`.
 ///
-/// A route begins with the nodes that are still to be passed. Those at its head that this node itself is are passed
-/// now. Then a strict node must be a directly connected next hop, a loose one is reached as the routing table says. RFC 3209 has
-/// a router whose route does not begin with itself refuse it; here that is so for a strict node, and a loose one may lie
-/// further ahead, so that no router has to insert nodes.
+/// A route lists the nodes that are still to be passed. Nodes at its head that are this node itself are removed. Then
+/// a strict node must be a directly connected next hop, and a loose one is reached by the routing table. By RFC 3209
+/// a router refuses a route that does not begin with itself; here that holds for a strict node, while a loose one may
+/// lie further ahead, so that no router has to insert nodes.
 pub(super) fn onward(
     routing: &impl Routing,
     destination: IpAddr,
@@ -52,7 +52,7 @@ pub(super) fn onward(
         let is_local = is_own(destination);
         if !is_local || destination.is_multicast() {
             routing.route_query(destination, &mut outputs);
-            // What came in by a port does not go out by it again.
+            // A flow does not leave by the port by which it arrives.
             outputs.retain(|output| Some(output.port) != input);
         }
         return match is_local || !outputs.is_empty() {

@@ -51,7 +51,7 @@ nilometer_wire::named! {
 pub struct Settings {
     /// Its interfaces.
     pub interfaces: Vec<Interface>,
-    /// R, the refresh period (RFC 2205, 3.7). Each refresh comes after 0.5 to 1.5 of it, at random.
+    /// R, the refresh period (RFC 2205, 3.7). Each refresh is sent after 0.5 to 1.5 of it, at random.
     pub refresh: Span,
     /// K: state outlives the loss of K - 1 refreshes in a row.
     pub losses: u32,

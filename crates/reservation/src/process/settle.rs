@@ -31,9 +31,9 @@ impl Wanted {
 }
 
 impl SessionState {
-    /// Books and installs what the state of the session comes to.
+    /// Books and installs what the state of the session requires.
     ///
-    /// All of it or nothing: where something does not fit, bookings and installations are as before.
+    /// All of it or nothing: if something does not fit, bookings and installations stay as before.
     pub(super) fn settle(&mut self, node: &mut Node) -> Result<(), Box<Unbooked>> {
         let wanted = merge::wanted(self);
         if wanted.iter().eq(self.installed.iter().map(|installed| &installed.wanted)) {
@@ -109,7 +109,7 @@ impl SessionState {
     }
 
     /// Settles after a change that no receiver caused (a path that came or went). Reservations that do not fit now
-    /// are dropped, and their receivers have a ResvErr.
+    /// are dropped, and their receivers get a ResvErr.
     pub(super) fn settle_or_drop(&mut self, now: Time, node: &mut Node) {
         self.purge();
         while let Err(unbooked) = self.settle(node) {
@@ -130,8 +130,9 @@ impl SessionState {
         self.send_upstream(now, node, None);
     }
 
-    /// Sends previous hops what has changed for them. `confirm` is a receiver that wants to know, with the next hop
-    /// that its Resv came from; where nothing changes upstream, its reservation is there (RFC 2205, 2.6).
+    /// Sends previous hops what has changed for them. `confirm` is a receiver that requests a confirmation, with
+    /// the next hop from which its Resv came; if nothing changes upstream, its reservation is in place (RFC 2205,
+    /// 2.6).
     pub(super) fn send_upstream(
         &mut self,
         now: Time,
@@ -180,7 +181,7 @@ impl SessionState {
         node.send(NextHop { port, address: to.address }, &Message::Resv(resv));
     }
 
-    /// Takes back what a previous hop has and shall not have any more.
+    /// Tears down what a previous hop has and should no longer have.
     fn send_resv_tear(&self, node: &mut Node, old: &SentResv) {
         let now_sent = self.sent.iter().find(|sent| sent.previous == old.previous);
         let is_kept = |sender: &Sender| {

@@ -1,4 +1,4 @@
-//! Reservations without RSVP: the one-packet flow setup, and what is held by API. Both are soft state.
+//! Reservations without RSVP: the one-packet flow setup, and reservations held by API. Both are soft state.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,13 +22,13 @@ use crate::process::{Arrival, RsvpProcess};
 
 /// The longest name of a holder.
 pub const NAME_BYTES_MAX: usize = 64;
-/// The shortest and the longest life of what is held by API.
+/// The shortest and the longest lifetime of a reservation held by API.
 const HELD_MIN: Span = Span::from_secs(1);
 
 /// One-packet flow setup as this node has it.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// The last message, as it came or is made here.
+    /// The last message, as it arrived or was made here.
     pub(super) message: FlowSetup,
     /// None of a sender on this node.
     input: Option<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Setup {
     is_refused: bool,
     /// The plugins that the message names are not bound before.
     pub(super) plugins_refused_until: Option<Time>,
-    /// None of a sender on this node, which repeats it then.
+    /// `None` for a sender on this node, which then repeats it.
     expires_at: Option<Time>,
     repeat_at: Option<Time>,
 }
@@ -66,14 +66,14 @@ pub(super) struct Held {
     lifetime: Span,
 }
 
-/// What a holder wants.
+/// A holder's request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HoldRequest {
     /// The holder's name.
     pub holder: String,
     /// The packets.
     pub flow: FlowFilter,
-    /// The port that they come by; none books at no input.
+    /// The port by which they arrive; `None` books at no input.
     pub input: Option<u32>,
     /// The node that they go through next, pinned; none leaves the way to the routing table.
     pub via: Option<IpAddr>,
@@ -93,13 +93,13 @@ pub enum HoldError {
     /// The holder's name is empty or too long.
     #[error("a holder's name has 1 to {NAME_BYTES_MAX} bytes")]
     Name,
-    /// A rate of nothing.
+    /// A rate of zero.
     #[error("a rate of 0 reserves nothing")]
     NoRate,
     /// A lifetime out of its range.
     #[error("a reservation lives for 1 s to {0}")]
     Lifetime(Span),
-    /// There is no way for the flow.
+    /// There is no route for the flow.
     #[error("no route: {0}")]
     Route(ErrorCode),
     /// The flow ends at this router.
@@ -157,7 +157,7 @@ impl RsvpProcess {
         Ok(())
     }
 
-    /// A sender on this node takes its setup back; whether there was one.
+    /// A sender on this node releases its setup; returns whether there was one.
     pub fn take_back(&mut self, session: Session, sender: Sender) -> bool {
         self.next_at = None;
         let is_here = |setup: &Setup| setup.input.is_none();
@@ -175,7 +175,7 @@ impl RsvpProcess {
         if is_room || self.setups.contains_key(key) { Ok(()) } else { Err(Discard::Limit) }
     }
 
-    /// A FlowSetup came: books, installs, and sends it on.
+    /// A FlowSetup arrived: books, installs, and sends it on.
     pub(super) fn receive_flow_setup(
         &mut self,
         now: Time,
@@ -209,7 +209,7 @@ impl RsvpProcess {
             }
         };
         let expires_at = Some(self.node.expires_at(now, message.refresh_ms));
-        // (Where the flow ends nobody binds plugins to it.)
+        // (Where the flow ends no plugins are bound to it.)
         let goes_on = !way.outputs.is_empty();
         let plugins_refused_until =
             goes_on.then(|| self.refuse_named(now, &message, old.as_ref())).flatten();
@@ -231,7 +231,7 @@ impl RsvpProcess {
         Ok(())
     }
 
-    /// A FlowRelease came.
+    /// A FlowRelease arrived.
     pub(super) fn receive_flow_release(
         &mut self,
         arrival: &Arrival,
@@ -246,7 +246,7 @@ impl RsvpProcess {
         Ok(())
     }
 
-    /// Ends a setup and has the routers behind know.
+    /// Ends a setup and notifies the routers downstream.
     fn end_setup(&mut self, key: (Session, Sender)) {
         let Some(setup) = self.setups.remove(&key) else { return };
         if let Some(reservation) = setup.reservation {
@@ -264,7 +264,7 @@ impl RsvpProcess {
     /// Reserves by API.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// If it is refused; nothing has changed then.
     pub fn hold(
         &mut self,
         now: Time,
@@ -322,7 +322,7 @@ impl RsvpProcess {
         held.map(|held| held.reservation.expires_at = Some(now + held.lifetime)).is_some()
     }
 
-    /// The holder gives its reservation back; whether there was one.
+    /// The holder releases its reservation; returns whether there was one.
     pub fn release_hold(&mut self, id: ReservationId) -> bool {
         self.next_at = None;
         let held = self.held.remove(&id);
@@ -358,14 +358,14 @@ impl RsvpProcess {
     }
 }
 
-/// Takes a reservation off admission and forwarding plane.
+/// Removes a reservation from admission and forwarding plane.
 fn end(node: &mut Node, id: ReservationId) {
     node.admission.release(id);
     node.commands.push_back(Command::Remove(id));
 }
 
 impl Setup {
-    /// Books and installs, where that differs from what there is.
+    /// Books and installs what differs from the present state.
     fn reserve(&mut self, node: &mut Node) {
         let Some(to) = self.way.outputs.first().copied() else {
             if let Some(old) = self.reservation.take() {

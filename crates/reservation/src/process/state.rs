@@ -15,7 +15,7 @@ use crate::process::routing::NextHop;
 pub(super) struct Previous {
     /// The input port; none for a sender on this node.
     pub(super) port: Option<u32>,
-    /// The previous hop, with the handle that it wants back.
+    /// The previous hop, with the handle that is returned to it.
     pub(super) hop: Hop,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct PathState {
     pub(super) tspec: Tspec,
     pub(super) adspec: Option<AdSpec>,
     pub(super) previous: Previous,
-    /// The explicit route as it came.
+    /// The explicit route as it arrived.
     pub(super) route: Option<ExplicitRoute>,
     /// The nodes that are still ahead.
     pub(super) onward_route: Option<ExplicitRoute>,
     /// This node is a destination.
     pub(super) is_local: bool,
     pub(super) outputs: Vec<NextHop>,
-    /// The TTL that the Path goes on with.
+    /// The TTL with which the Path is forwarded.
     pub(super) ttl: u8,
     /// None of a sender on this node.
     pub(super) expires_at: Option<Time>,
@@ -96,8 +96,8 @@ pub(super) struct SentResv {
     pub(super) refresh_at: Time,
 }
 
-/// A reservation that the forwarding plane shall have: with fixed filter one for each sender at a port, otherwise one
-/// for each port (a traffic control state block of RFC 2209).
+/// A reservation that the forwarding plane should have: with fixed filter one for each sender at a port, otherwise
+/// one for each port (a traffic control state block of RFC 2209).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) style: Style,
@@ -161,8 +161,8 @@ impl SessionState {
         paths.chain(resvs).chain(sent).flatten().min()
     }
 
-    /// Drops reservations for senders that have no path there any more. What a receiver on this node wants stays until
-    /// the receiver releases it, for paths that come back.
+    /// Drops reservations for senders that have no path there any more. The request of a receiver on this node stays
+    /// until the receiver releases it, for paths that return.
     pub(super) fn purge(&mut self) {
         let paths = &self.paths;
         self.resvs.retain_mut(|resv| {

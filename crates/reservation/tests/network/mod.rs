@@ -113,7 +113,7 @@ impl Network {
         Network::with_settings(nodes, joined, |_, _| {})
     }
 
-    /// The same with other settings of each node.
+    /// A network with other settings for each node.
     pub fn with_settings(
         nodes: usize,
         joined: &[(usize, usize)],
@@ -159,7 +159,7 @@ impl Network {
         place.expect("every node has a link")
     }
 
-    /// Calls a process with its routing table, and takes what it puts out.
+    /// Calls a process with its routing table, and takes its output.
     pub fn with<T>(
         &mut self,
         node: usize,
@@ -177,7 +177,7 @@ impl Network {
         self.nodes[node].join(GROUP);
     }
 
-    /// The node is gone, and says nothing any more.
+    /// Removes the node, which no longer sends anything.
     pub fn kill(&mut self, node: usize) {
         self.dead[node] = true;
     }
@@ -219,7 +219,7 @@ impl Network {
         self.check(node);
     }
 
-    /// Nothing vanishes: messages are counted, and what is booked is what the forwarding plane has.
+    /// Checks that nothing vanishes: messages are counted, and what is booked is what the forwarding plane has.
     fn check(&self, node: usize) {
         let process = &self.nodes[node];
         let counts = process.counts();
