@@ -1,9 +1,9 @@
-//! What surrounds a call: the time, the ports, and what a plugin may have done besides deciding.
+//! The context of a call: the time, the ports, and what a plugin may request besides its decision.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What runs the plugin and does what it wants.
+/// The host that runs the plugin and serves its requests.
 pub trait Services {
     /// Sends an IP packet that the plugin made: whether it will be sent.
     fn emit(&mut self, packet: &[u8]) -> bool;
@@ -15,7 +15,7 @@ pub trait Services {
     fn share_bps(&self) -> Option<u64>;
 }
 
-/// What an instance has besides its own value: counters, a timer, chance.
+/// An instance's state besides its own value: counters, a timer, random numbers.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) counters: Vec<u64>,
@@ -32,9 +32,9 @@ impl State {
 /// The ports of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortNumbers {
-    /// The port that it came by.
+    /// The port by which it arrived.
     pub input: Option<u16>,
-    /// The port that it leaves by, where that is known: on the output side.
+    /// The port by which it leaves, if known: on the output side.
     pub output: Option<u16>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
         self.now_ns
     }
 
-    /// The port that the packet came by; none in messages and timeouts.
+    /// The port by which the packet arrived; `None` in messages and timeouts.
     pub fn input(&self) -> Option<u16> {
         self.ports.input
     }
@@ -109,7 +109,7 @@ impl<'a> Context<'a> {
         self.state.timer = Some(at_ns);
     }
 
-    /// Takes the timer back.
+    /// Cancels the timer.
     pub fn clear_timer(&mut self) {
         self.state.timer = None;
     }
@@ -125,8 +125,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Pseudorandom numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Not for secrets: a few values tell
-/// the next.
+/// Pseudorandom numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Not for secrets: a few values
+/// reveal the next.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

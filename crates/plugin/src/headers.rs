@@ -16,7 +16,7 @@ const EXTENSIONS_MAX: usize = 8;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
-/// What the network header says.
+/// The fields of the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// Source address.
@@ -137,7 +137,8 @@ impl Headers {
     }
 }
 
-/// An address as a number, of IPv4 as IPv6 has it (RFC 4291, 2.5.5.2): keys of tables are compared more quickly so.
+/// An address as a number, IPv4 as mapped into IPv6 (RFC 4291, 2.5.5.2), which makes comparing the
+/// keys of tables faster.
 #[inline]
 pub fn address_bits(address: IpAddr) -> u128 {
     match address {
@@ -149,7 +150,7 @@ pub fn address_bits(address: IpAddr) -> u128 {
 /// The word at a place.
 ///
 /// # Panics
-/// When the bytes end before.
+/// When the bytes end before it.
 #[inline]
 pub fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])

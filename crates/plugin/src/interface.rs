@@ -1,8 +1,8 @@
 //! The WebAssembly interface between a router and a plugin, version 1: names, and the layout of a batch.
 //!
-//! A batch is one call: `nilometer_process(area, packets, now_ns)`. `area` is where the plugin has room, in its linear
-//! memory; the host writes a descriptor of 16 bytes for each packet there, and the bytes that the plugin sees behind
-//! the descriptors. All numbers are little-endian.
+//! A batch is one call: `nilometer_process(area, packets, now_ns)`. `area` is an address in the plugin's linear
+//! memory where it has room; the host writes a descriptor of 16 bytes for each packet there, and the bytes that the
+//! plugin sees behind the descriptors. All numbers are little-endian.
 //!
 //! ```text
 //!  area ──► descriptor 0 │ descriptor 1 │ … │ packet 0 │ packet 1 │ …
@@ -19,17 +19,17 @@
 //!
 //! [`Descriptor`] is that layout for both sides. `docs/plugins.md` has the exports and imports.
 
-/// The version of the interface that this crate speaks.
+/// The version of the interface that this crate implements.
 pub const VERSION: u32 = 1;
 /// The module of a plugin's imports.
 pub const IMPORTS: &str = "nilometer";
-/// A port that there is not.
+/// No port.
 pub const NO_PORT: u16 = u16::MAX;
 /// A timer that is not set.
 pub const NO_TIMER: u64 = u64::MAX;
 /// Bytes of a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 16;
-/// Packets begin at multiples of so many bytes.
+/// Packets begin at multiples of this many bytes.
 pub const PACKET_ALIGNMENT: usize = 8;
 /// Most packets of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -39,7 +39,7 @@ pub const COUNTERS_MAX: usize = 64;
 pub const TEXT_BYTES_MAX: usize = 65_536;
 /// A function did what it should.
 pub const DONE: i32 = 0;
-/// A function does not take what it was given, and has said why with `reply`.
+/// A function refuses its arguments, and has given the reason with `reply`.
 pub const REFUSED: i32 = 1;
 
 /// The flag of a packet whose bytes were changed.
@@ -55,21 +55,21 @@ pub struct Descriptor {
     pub seen_bytes: u16,
     /// Bytes of the whole IP packet.
     pub ip_bytes: u16,
-    /// The port that it came by, or [`NO_PORT`].
+    /// The port by which it arrived, or [`NO_PORT`].
     pub input: u16,
     /// The port that it leaves by, or [`NO_PORT`].
     pub output: u16,
     /// The plugin's decision.
     pub decision: u8,
-    /// [`CHANGED`], or nothing.
+    /// [`CHANGED`], or zero.
     pub flags: u8,
     /// Zero.
     pub reserved: u16,
 }
 
 impl Descriptor {
-    /// The bytes of one without a decision. From the lowest bits on, `lengths_and_ports` has the bytes of the IP packet, its input
-    /// and its output, in 16 bits each; then zeros.
+    /// The bytes of a descriptor without a decision. From the lowest bits on, `lengths_and_ports` has the bytes of
+    /// the IP packet, its input and its output, in 16 bits each; then zeros.
     #[inline(always)]
     pub fn undecided(
         address: u32,
@@ -104,7 +104,7 @@ impl Descriptor {
     }
 }
 
-/// What a plugin says of itself, in lines of a word and a value.
+/// A plugin's description of itself, in lines of a word and a value.
 pub mod description {
     /// Its name.
     pub const NAME: &str = "name";
@@ -116,14 +116,14 @@ pub mod description {
     pub const COUNTER: &str = "counter";
 }
 
-/// The functions that a plugin exports; `memory` is exported besides.
+/// The functions that a plugin exports; it also exports `memory`.
 pub mod exports {
     /// `() -> i32`: the version of the interface.
     pub const INTERFACE: &str = "nilometer_interface";
     /// `() -> i64`: the description's address, and its length in bytes in the upper half.
     pub const DESCRIBE: &str = "nilometer_describe";
-    /// `(bytes: i32) -> i32`: the address of so many bytes, a multiple of 8, for the host to write to; zero when there
-    /// is no room. It stays until the next call.
+    /// `(bytes: i32) -> i32`: the address of `bytes` bytes, a multiple of 8, for the host to write to; zero when
+    /// there is no room. It stays until the next call.
     pub const AREA: &str = "nilometer_area";
     /// `(address: i32, bytes: i32, seed: i64) -> i32`: an instance with the configuration at an address.
     pub const NEW: &str = "nilometer_new";
@@ -145,7 +145,7 @@ pub mod imports {
     pub const LOG: &str = "log";
     /// `(address: i32, bytes: i32)`: the answer to a message, or what is wrong with it or with the configuration.
     pub const REPLY: &str = "reply";
-    /// `(at_ns: i64)`: sets the timer, or takes it back with -1.
+    /// `(at_ns: i64)`: sets the timer, or cancels it with -1.
     pub const SET_TIMER: &str = "set_timer";
     /// `() -> i64`: bits per second that the scheduler of the output gives the flow of the batch now, or -1 where that
     /// is not known.

@@ -1,8 +1,8 @@
-//! Label stacks (MPLS; RFC 3032, 2.1), and what a plugin says is to become of a packet's.
+//! Label stacks (MPLS; RFC 3032, 2.1), and a plugin's decision about a packet's.
 //!
-//! A plugin names what comes off the front of a packet, what goes on in its place, and the next hop. The router does it,
-//! once nothing can stop the packet any more: so an ICMP error quotes what came, fragments are made before labels, and
-//! the bit of the bottom of the stack is always right.
+//! A plugin specifies how many entries to pop, which to push, and the next hop. The router applies that when nothing
+//! can stop the packet any more: so an ICMP error quotes the packet as it arrived, fragments are made before labels,
+//! and the bottom-of-stack bit is always right.
 
 use core::net::IpAddr;
 
@@ -64,27 +64,27 @@ impl LabelEntry {
     }
 }
 
-/// What is to become of a packet's label stack (RFC 3031, 3.10): a swap takes one off and puts one on.
+/// A change of a packet's label stack (RFC 3031, 3.10): a swap pops one entry and pushes one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relabelling {
-    /// So many entries come off the front.
+    /// How many entries are popped.
     pub popped: u8,
     pushed: [LabelEntry; PUSHED_MAX],
     pushed_entries: usize,
-    /// The IP packet beneath the last label has no greater time to live than this from then on.
+    /// The time to live of the IP packet beneath the last label is reduced to this if it is greater.
     pub hop_limit: Option<u8>,
-    /// Where it goes next: a neighbour, or who is reached by one. Without it, and beneath the last label, it goes on as
-    /// an IP packet that came without labels.
+    /// The next hop: a neighbour, or an address reached by one. Without it, a packet whose last label was popped
+    /// continues as an IP packet that arrived without labels.
     pub next_hop: Option<IpAddr>,
 }
 
 impl Relabelling {
-    /// So many entries come off, and nothing else happens.
+    /// Pops `popped` entries, and does nothing else.
     pub fn pop(popped: u8) -> Relabelling {
         Relabelling { popped, ..Relabelling::default() }
     }
 
-    /// One more entry, beneath those that were put on before: whether there is room.
+    /// Adds an entry to push, beneath those added before; returns whether there was room.
     pub fn push(&mut self, entry: LabelEntry) -> bool {
         let free = self.pushed.get_mut(self.pushed_entries);
         let has_room = free.map(|free| *free = entry).is_some();
@@ -92,7 +92,7 @@ impl Relabelling {
         has_room
     }
 
-    /// What goes on, the topmost first.
+    /// The entries to push, the topmost first.
     pub fn pushed(&self) -> &[LabelEntry] {
         &self.pushed[..self.pushed_entries]
     }
@@ -103,13 +103,13 @@ impl Relabelling {
 pub enum LabelRefusal {
     /// No entry for its label.
     UnknownLabel,
-    /// Its stack is broken, or longer than what is looked at.
+    /// Its stack is malformed, or longer than what is examined.
     Stack,
     /// The time to live of its label is used up: an ICMP error about the IP packet beneath goes to its sender.
     Expired,
 }
 
-/// What a plugin says of a packet's labels.
+/// A plugin's decision about a packet's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelDecision {
     /// They change, and the packet leaves the chain.

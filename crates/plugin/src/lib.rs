@@ -1,4 +1,4 @@
-//! What a router plugin is written against: one source, compiled with the router or to WebAssembly.
+//! The API of router plugins: one source, compiled with the router or to WebAssembly.
 //!
 //! ```
 //! use nilometer_plugin::{Context, Decision, Packet, Plugin};
@@ -70,7 +70,7 @@ pub use settings::Settings;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Decision {
-    /// It goes on: to the next instance of the chain, then to its output.
+    /// It continues: to the next instance of the chain, then to its output.
     #[default]
     Forward = 0,
     /// It goes no further.
@@ -87,7 +87,7 @@ pub trait Plugin: Sized {
     const SEEN_BYTES: u16;
     /// The names of its counters, in the order of their numbers.
     const COUNTERS: &'static [&'static str] = &[];
-    /// Whether it knows what to do with packets that begin with a label stack ([`labels`]).
+    /// Whether it handles packets that begin with a label stack ([`labels`]).
     const TAKES_LABELS: bool = false;
 
     /// An instance with a configuration, which is any text.
@@ -102,13 +102,13 @@ pub trait Plugin: Sized {
     /// Answers a message of the operator.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason, if it cannot.
     fn message(&mut self, message: &str, context: &mut Context<'_>) -> Result<String, String> {
         let _ = (message, context);
         Err(alloc::format!("{} takes no messages", Self::NAME))
     }
 
-    /// The timer that was set is due. It runs once; set it again for another time.
+    /// Called when the timer is due. It fires once; set it again for another time.
     fn timeout(&mut self, context: &mut Context<'_>) {
         let _ = context;
     }

@@ -1,7 +1,7 @@
 //! The macro that exports a plugin from a WebAssembly module.
 
-/// Writes the exports of the WebAssembly interface for a [`Plugin`](crate::Plugin), its allocator and its panic handler.
-/// In a native build it writes nothing. It stands once in a module.
+/// Writes the exports of the WebAssembly interface for a [`Plugin`](crate::Plugin), its allocator and its panic
+/// handler. In a native build it writes nothing. Use it once in a module.
 #[macro_export]
 macro_rules! export_plugin {
     ($Plugin:ty) => {

@@ -1,4 +1,4 @@
-//! A packet in a plugin's hands: as many bytes as it sees, and what they say.
+//! A packet as a plugin sees it: its visible bytes and header fields.
 
 use core::net::IpAddr;
 
@@ -24,7 +24,7 @@ impl<'a> Packet<'a> {
         Packet { bytes, ip_bytes, is_changed: false, is_labelled: false, labels: None }
     }
 
-    /// The same of one that begins with a label stack.
+    /// Marks it as beginning with a label stack.
     #[must_use]
     pub fn labelled(self) -> Packet<'a> {
         Packet { is_labelled: true, ..self }
@@ -35,8 +35,8 @@ impl<'a> Packet<'a> {
         self.is_labelled
     }
 
-    /// Has its label stack changed, and sends it to a next hop: it leaves the chain, whatever is decided on it. (In a
-    /// module of WebAssembly, whose interface knows no labels, nothing happens.)
+    /// Changes its label stack, and sends it to a next hop: it leaves the chain, whatever the plugin returns. (In a
+    /// module of WebAssembly, whose interface does not support labels, nothing happens.)
     pub fn relabel(&mut self, change: Relabelling) {
         self.labels = Some(LabelDecision::Relabel(change));
     }
@@ -46,7 +46,7 @@ impl<'a> Packet<'a> {
         self.labels = Some(LabelDecision::Refuse(why));
     }
 
-    /// What was said of its labels.
+    /// The decision about its labels.
     pub fn label_decision(&self) -> Option<&LabelDecision> {
         self.labels.as_ref()
     }
@@ -57,7 +57,7 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
-    /// The same, to be changed.
+    /// The same bytes, mutable.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.is_changed = true;
@@ -74,7 +74,7 @@ impl<'a> Packet<'a> {
         self.is_changed
     }
 
-    /// Its headers, as far as they are seen; none of what is no IP packet.
+    /// Its headers, as far as they are visible; `None` if it is not an IP packet.
     pub fn headers(&self) -> Option<Headers> {
         Headers::read(self.bytes)
     }

@@ -11,7 +11,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// Why a text is no prefix.
+/// Why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPrefix;
 

@@ -1,4 +1,4 @@
-//! Fields of a packet changed, with the checksums that cover them.
+//! Changes fields of a packet, with the checksums that cover them.
 
 use core::net::IpAddr;
 
@@ -19,7 +19,7 @@ impl Packet<'_> {
     /// Sets the differentiated services code point, and leaves the ECN bits.
     ///
     /// # Errors
-    /// When it is no IP packet that is seen.
+    /// If it is not an IP packet, or its header is not visible.
     pub fn set_dscp(&mut self, dscp: u8) -> Result<(), Unseen> {
         let [first, second] = *self.bytes.first_chunk::<2>().ok_or(Unseen)?;
         let dscp = dscp & 0x3f;
@@ -40,15 +40,16 @@ impl Packet<'_> {
     /// Sets the source address, and brings the checksums up to date.
     ///
     /// # Errors
-    /// When the address is of another version, or a checksum that covers it is not seen. Nothing is changed then.
+    /// If the address is of another version, or a checksum that covers it is not visible. Nothing
+    /// is changed then.
     pub fn set_source(&mut self, address: IpAddr) -> Result<(), Unseen> {
         self.set_address(End::Source, address)
     }
 
-    /// Sets the destination address, as [`Packet::set_source`] does the other.
+    /// Sets the destination address, as [`Packet::set_source`] sets the source.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Packet::set_source`].
     pub fn set_destination(&mut self, address: IpAddr) -> Result<(), Unseen> {
         self.set_address(End::Destination, address)
     }
@@ -56,15 +57,15 @@ impl Packet<'_> {
     /// Sets the source port of TCP or UDP, and brings the checksum up to date.
     ///
     /// # Errors
-    /// When there is none, or the checksum is not seen. Nothing is changed then.
+    /// If there is none, or the checksum is not visible. Nothing is changed then.
     pub fn set_source_port(&mut self, port: u16) -> Result<(), Unseen> {
         self.set_port(End::Source, port)
     }
 
-    /// Sets the destination port, as [`Packet::set_source_port`] does the other.
+    /// Sets the destination port, as [`Packet::set_source_port`] sets the source.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Packet::set_source_port`].
     pub fn set_destination_port(&mut self, port: u16) -> Result<(), Unseen> {
         self.set_port(End::Destination, port)
     }
@@ -72,7 +73,7 @@ impl Packet<'_> {
     /// Sets a word of the transport header, `offset` bytes from its beginning, under its checksum.
     ///
     /// # Errors
-    /// When the place, which must be even, or the checksum is not seen. Nothing is changed then.
+    /// If the place, which must be even, or the checksum is not visible. Nothing is changed then.
     pub fn set_transport_word(&mut self, offset: usize, new: u16) -> Result<(), Unseen> {
         let headers = self.headers().ok_or(Unseen)?;
         let at = headers.transport_at.ok_or(Unseen)? + offset;
@@ -169,7 +170,7 @@ mod tests {
     use crate::checksum::{Sum, checksum};
     use crate::headers::{ICMP, ICMPV6, TCP};
 
-    /// A packet whose checksums hold, of a version and a protocol.
+    /// A packet with valid checksums, of a version and a protocol.
     fn packet(version: u8, protocol: u8) -> Vec<u8> {
         let header = if version == 4 { 20 } else { 40 };
         let mut bytes: Vec<u8> = vec![0; header + 40];

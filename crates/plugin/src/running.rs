@@ -1,4 +1,4 @@
-//! An instance with what it has besides its own value, as a host runs it.
+//! An instance with its state besides its own value, as a host runs it.
 
 use alloc::string::String;
 
@@ -16,7 +16,7 @@ impl<P: Plugin> Running<P> {
     /// An instance with a configuration and a seed.
     ///
     /// # Errors
-    /// What the plugin has against the configuration.
+    /// What is wrong with the configuration, by the plugin.
     pub fn new(configuration: &str, seed: u64) -> Result<Running<P>, String> {
         let plugin = P::new(configuration)?;
         Ok(Running { plugin, state: State::new(P::COUNTERS.len(), seed) })
@@ -38,7 +38,7 @@ impl<P: Plugin> Running<P> {
     /// Answers a message.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The plugin's reason, if it cannot.
     pub fn message(
         &mut self,
         now_ns: u64,

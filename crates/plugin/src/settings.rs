@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::str::FromStr;
 
-/// Words of a configuration; each is taken once, and one that is not taken is an error.
+/// The words of a configuration; each is taken once, and an unused one is an error.
 pub struct Settings<'a> {
     words: Vec<(&'a str, &'a str)>,
 }
@@ -14,7 +14,7 @@ impl<'a> Settings<'a> {
     /// The words of a text, which white space separates.
     ///
     /// # Errors
-    /// When a word has no `=`, or a name stands twice.
+    /// When a word has no `=`, or a name appears twice.
     pub fn parse(text: &'a str) -> Result<Settings<'a>, String> {
         let mut words: Vec<(&str, &str)> = Vec::new();
         for word in text.split_whitespace() {
@@ -34,7 +34,7 @@ impl<'a> Settings<'a> {
         self.words.iter().any(|(there, _)| *there == name)
     }
 
-    /// Takes a value as it stands.
+    /// Takes a value as text.
     pub fn text(&mut self, name: &str) -> Option<&'a str> {
         let at = self.words.iter().position(|(there, _)| *there == name)?;
         Some(self.words.swap_remove(at).1)
@@ -57,7 +57,7 @@ impl<'a> Settings<'a> {
         self.optional(name)?.ok_or_else(|| format!("`{name}=` is missing"))
     }
 
-    /// Takes a value, or `usual` where none is given.
+    /// Takes a value, or `usual` if none is given.
     ///
     /// # Errors
     /// When it is not one of the type.
@@ -65,10 +65,10 @@ impl<'a> Settings<'a> {
         Ok(self.optional(name)?.unwrap_or(usual))
     }
 
-    /// Nothing is left.
+    /// Checks that nothing is left.
     ///
     /// # Errors
-    /// When a word was not taken: there is no such name.
+    /// If a word was not taken: there is no such name.
     pub fn finish(self) -> Result<(), String> {
         match self.words.first() {
             Some((name, _)) => Err(format!("there is no setting `{name}`")),

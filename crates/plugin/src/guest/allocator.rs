@@ -1,7 +1,8 @@
 //! The memory of a plugin in WebAssembly: blocks of powers of two, each size with a list of those that are free.
 //!
-//! A block goes back to the list of its size and is never joined with another: memory that was once of small blocks
-//! stays so. Plugins have tables of a stated size, for which that is enough, and the host bounds all of it.
+//! A block goes back to the list of its size and is never joined with another: memory that was once split into
+//! small blocks stays so. Plugins have tables of a stated size, for which that is enough, and the host bounds the
+//! total.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32::{memory_grow, memory_size};
@@ -49,7 +50,7 @@ impl Lists {
             self.end = memory_size(0) * PAGE_BYTES;
             self.next = self.end;
         }
-        // Blocks of a page and more lie at multiples of a page alone: no layout here wants more.
+        // Blocks of a page and more are aligned to a page only: no layout here needs more.
         let start = self.next.next_multiple_of(bytes.min(PAGE_BYTES));
         let Some(stop) = start.checked_add(bytes) else { return null_mut() };
         if stop > self.end {

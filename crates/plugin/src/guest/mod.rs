@@ -49,7 +49,7 @@ impl Services for Host {
     }
 }
 
-/// Says why, and traps.
+/// Reports the reason, and traps.
 pub fn fault(panic: &PanicInfo<'_>) -> ! {
     /// Room on the stack: the heap may be what is at an end.
     struct Line {
@@ -76,7 +76,7 @@ pub fn fault(panic: &PanicInfo<'_>) -> ! {
 struct Inside<P> {
     running: Option<Running<P>>,
     area: Vec<u64>,
-    /// The timer that the host knows of.
+    /// The timer that the host has been given.
     timer: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl<P: Plugin> Guest<P> {
         unsafe { core::slice::from_raw_parts(address as *const u8, bytes as usize) }
     }
 
-    /// What the plugin is; the text is never freed, and a host wants it once.
+    /// The plugin's description; the text is never freed, since a host reads it once.
     pub fn describe(&self) -> u64 {
         let mut text = String::new();
         let _ = writeln!(text, "{} {}", description::NAME, P::NAME);
@@ -120,7 +120,7 @@ impl<P: Plugin> Guest<P> {
         text.as_ptr() as u64 | (text.len() as u64) << 32
     }
 
-    /// Room for so many bytes.
+    /// Room for `bytes` bytes.
     pub fn area(&self, bytes: u32) -> u32 {
         let inside = self.inside();
         inside.area = Vec::new();
@@ -211,7 +211,7 @@ fn replied(status: i32, text: &str) -> i32 {
     status
 }
 
-/// Tells the host of a timer that is another than it knows.
+/// Passes the timer to the host if it has changed.
 fn tell_timer<P: Plugin>(inside: &mut Inside<P>) {
     let timer = running(inside).timer();
     if timer != inside.timer {
