@@ -1,9 +1,9 @@
 //! Packets held for a while: by a constant delay, or one that varies.
 //!
-//! A plugin cannot keep a packet, so this one keeps a copy, drops the packet, and emits the copy when its time has come. What it
-//! emits is looked up like the router's own packets and meets no filters. On the input side the router has not yet
-//! counted the hop, and does not for its own packets: the copy's hop limit is one less, and a packet without a hop left
-//! goes on at once, for the router to answer.
+//! A plugin cannot keep a packet, so this one keeps a copy, drops the packet, and emits the copy when it is due. An
+//! emitted packet is looked up like the router's own packets and passes no filters. On the input side the router has
+//! not yet counted the hop, and does not for its own packets: the copy's hop limit is one less, and a packet without
+//! a hop left continues at once, for the router to answer.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -45,7 +45,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// When a packet that comes now is due.
+    /// When a packet that arrives now is due.
     fn due_ns(&mut self, context: &mut Context<'_>) -> u64 {
         let varied = match self.jitter_ns {
             0 => 0,
@@ -64,7 +64,7 @@ impl Delay {
     }
 }
 
-/// Takes a hop off a packet, and keeps its header checksum right (RFC 1624); false where none is left.
+/// Decrements a packet's hop limit, and updates its header checksum (RFC 1624); false if no hop is left.
 fn take_hop(packet: &mut [u8]) -> bool {
     let at = if packet[0] >> 4 == 4 { 8 } else { 7 };
     match packet.get(at) {
@@ -170,7 +170,7 @@ mod tests {
         udp_of("10.0.0.1:5", "10.0.0.2:6", &[number])
     }
 
-    /// The times at which packets come out, in ms, with what they carry; one goes in every `gap_ms`.
+    /// The times at which packets come out, in ms, with their content; one goes in every `gap_ms`.
     fn delays(bench: &mut Bench<Delay>, packets: u8, gap_ms: u64) -> Vec<(u64, u8)> {
         let mut out = Vec::new();
         for tick in 0..u64::from(packets) * gap_ms + 200 {
@@ -190,7 +190,7 @@ mod tests {
     fn a_constant_delay_keeps_order_and_gaps() {
         let mut bench = Bench::<Delay>::new("delay=20");
         let out = delays(&mut bench, 50, 3);
-        // (What is due at the end of a millisecond comes in the tick that ends with it.)
+        // (A packet due at the end of a millisecond leaves in the tick that ends with it.)
         let expected: Vec<(u64, u8)> = (0..50).map(|at| (u64::from(at) * 3 + 19, at)).collect();
         assert_eq!(out, expected);
         assert_eq!(bench.counters()[..3], [50, 50, 0]);
@@ -254,7 +254,7 @@ mod tests {
         last[7] = 1;
         bench.forwarded(&mut last);
         assert_eq!(bench.counters()[LAST_HOP], 1);
-        // Every checksum of a header stays right, whatever it was.
+        // A header's checksum stays right, whatever it was.
         for identification in 0..=u16::MAX {
             let mut packet = numbered(0);
             packet[4..6].copy_from_slice(&identification.to_be_bytes());

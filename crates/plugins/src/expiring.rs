@@ -1,12 +1,12 @@
-//! A bounded table whose entries have an end: states of flows.
+//! A bounded table whose entries expire: states of flows.
 //!
-//! An entry that is past its end is not there, whether it was removed or not. Some are looked at and removed each time a
-//! new one comes, so that no call has work that grows with the table: what a plugin may do in a call is bounded.
+//! An expired entry counts as absent, whether it was removed or not. Some entries are checked and removed each time a
+//! new one is added, so that no call has work that grows with the table: a plugin's work in a call is bounded.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
 
-/// Entries that are looked at when a new one comes.
+/// Entries that are checked when a new one is added.
 const SWEPT: usize = 4;
 
 /// Values by key, each until a time.
@@ -14,7 +14,7 @@ const SWEPT: usize = 4;
 pub struct Expiring<K, V> {
     entries: BTreeMap<K, Entry<V>>,
     entries_max: usize,
-    /// Where the sweep goes on.
+    /// Where the sweep continues.
     hand: Option<K>,
 }
 
@@ -25,12 +25,12 @@ struct Entry<V> {
 }
 
 impl<K: Copy + Ord, V> Expiring<K, V> {
-    /// At most so many entries.
+    /// An empty table of at most `entries_max` entries.
     pub fn new(entries_max: usize) -> Expiring<K, V> {
         Expiring { entries: BTreeMap::new(), entries_max, hand: None }
     }
 
-    /// Entries, with those past their end that were not removed yet.
+    /// The number of entries, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -51,8 +51,8 @@ impl<K: Copy + Ord, V> Expiring<K, V> {
         Some((&mut entry.value, &mut entry.until_ns))
     }
 
-    /// Adds or replaces a value: whether there was room. Removes some that are past their end, and hands each to
-    /// `removed`, as the one that it replaces.
+    /// Adds or replaces a value; returns whether there was room. Removes some expired entries, and passes each
+    /// to `removed`, as well as the one that it replaces.
     pub fn insert(
         &mut self,
         key: K,
@@ -82,7 +82,7 @@ impl<K: Copy + Ord, V> Expiring<K, V> {
         live.map(|(key, entry)| (key, &entry.value))
     }
 
-    /// Removes those past their end among the next few.
+    /// Removes the expired ones among the next few entries.
     pub fn sweep(&mut self, now_ns: u64, removed: &mut impl FnMut(K, V)) {
         for _ in 0..SWEPT {
             let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);

@@ -1,4 +1,4 @@
-//! A stateful firewall: what was begun inside is let back in, and what is begun outside where it is allowed.
+//! A stateful firewall: lets in replies to flows begun inside, and flows begun outside where they are allowed.
 //!
 //! A flow is a five-tuple, seen from inside; echoes of ICMP have their identifier for a port. TCP follows the steps of its
 //! handshake and its end, without looking at sequence numbers. Timeouts are those that NATs must have: RFC 5382 (TCP),
@@ -33,7 +33,7 @@ const TABLE_MAX: usize = 65_536;
 /// Services that may be allowed.
 const SERVICES_MAX: usize = 64;
 
-/// A five-tuple; what tells flows apart soonest is compared first.
+/// A five-tuple; the fields that differ most often are compared first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow {
     inside_port: u16,
@@ -82,14 +82,14 @@ impl State {
             {
                 State::Closed
             }
-            // The same five-tuple begins anew.
+            // The five-tuple is used again.
             State::Closed if flags & (SYN | ACK) == SYN => State::SynSent { from_inside },
             _ => self,
         }
     }
 }
 
-/// Lets in what was begun inside.
+/// Lets in replies to flows begun inside.
 ///
 /// Settings: `inside=PREFIX`; `allow=tcp:80,udp:53` for services inside that may be begun from outside; `table=N` flows at
 /// most (8192); `strict=yes` to have TCP begin with a SYN from inside, too; `fragments=forward` to pass later fragments,
@@ -158,7 +158,7 @@ impl Plugin for Firewall {
 }
 
 impl Firewall {
-    /// Where a packet is counted: as one that passes, or as an error.
+    /// The counter of a packet: `Ok` if it passes, `Err` if it is dropped.
     fn decide(
         &mut self,
         bytes: &[u8],
@@ -203,7 +203,7 @@ impl Firewall {
             (false, false) if is_service => Ok(State::Open),
             (true, true) if is_syn => Ok(State::SynSent { from_inside }),
             (true, false) if is_syn && is_service => Ok(State::SynSent { from_inside }),
-            // A connection that is older than the firewall, unless nothing is left of it.
+            // A connection that is older than the firewall, unless it is being reset.
             (true, true) if !self.is_strict && flags & RST == 0 => Ok(State::Open),
             (true, true) => Err(NO_SYN),
             _ => Err(UNSOLICITED),
@@ -231,7 +231,7 @@ impl Timeouts {
     }
 }
 
-/// The flow of a packet; none where its ports are not seen.
+/// The flow of a packet; `None` if its ports are not visible.
 fn flow(bytes: &[u8], headers: &Headers, from_inside: bool) -> Option<Flow> {
     let (from, to) = match headers.protocol {
         TCP | UDP => headers.ports(bytes)?,

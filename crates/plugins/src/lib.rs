@@ -1,4 +1,4 @@
-//! Router plugins worth having, each a page of source written on `nilometer-plugin` alone.
+//! Useful router plugins, each a page of source that depends only on `nilometer-plugin`.
 //!
 //! | plugin | what it does | after |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | [`Scrubber`] | bounds half-open connections, by source and by destination | RFC 4987 |
 //! | [`WaveVideo`] | drops a video's highest sub-bands where its share of the link does not suffice | DER, 5 |
 //!
-//! Each is a native class of the router and, exported by a line in `examples/`, a module of WebAssembly, but for `Mpls`,
-//! since the interface of modules knows no labels. All tables are
-//! bounded, and time and chance come from outside: the same packets give the same decisions everywhere.
+//! Each is a native class of the router and, exported by a line in `examples/`, a module of WebAssembly, but for
+//! `Mpls`, since the interface of modules does not support labels. All tables are bounded, and time and random
+//! numbers come from outside: the same packets give the same decisions everywhere.
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,7 @@
 //! Traffic metered by token buckets and coloured: the single-rate and the two-rate three-colour marker.
 //!
 //! Both meters (RFC 2697, RFC 2698) count the bytes of IP packets. A bucket's tokens are exact: they are kept in byte
-//! nanoseconds, rate × time is a whole number of them, and nothing is rounded away however often the clock is looked at.
+//! nanoseconds, rate × time is a whole number of them, and nothing is rounded away however often the clock is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -89,7 +89,8 @@ impl Meter {
         }
     }
 
-    /// Colours a packet that needs so many tokens and had a colour before: green where the meter is blind to it.
+    /// Colours a packet that needs `tokens` tokens and had the colour `before`, which is green if
+    /// the meter is colour-blind.
     fn colour(&mut self, tokens: u64, before: Colour) -> Colour {
         match self {
             Meter::SingleRate { committed, excess, .. } => {
@@ -120,10 +121,10 @@ impl Meter {
 
 /// Polices packets.
 ///
-/// Settings: `cir=` and `cbs=`, the committed rate (bits a second) and burst (bytes); with `ebs=`, the excess burst, it is
-/// RFC 2697's meter, with `pir=` and `pbs=`, the peak rate and burst, RFC 2698's. `green=`, `yellow=` and `red=` say what
-/// becomes of a colour: `forward`, `drop`, `dscp:N` or `precedence`; unless given, green and yellow go on and red is
-/// dropped. `aware=yes` has the drop precedence of assured forwarding as the colour before.
+/// Settings: `cir=` and `cbs=`, the committed rate (bits a second) and burst (bytes); with `ebs=`, the excess burst,
+/// it is RFC 2697's meter, with `pir=` and `pbs=`, the peak rate and burst, RFC 2698's. `green=`, `yellow=` and
+/// `red=` set the action for a colour: `forward`, `drop`, `dscp:N` or `precedence`; by default, green and yellow are
+/// forwarded and red is dropped. `aware=yes` takes the drop precedence of assured forwarding as the colour before.
 pub struct Policer {
     meter: Meter,
     actions: [Action; 3],

@@ -13,8 +13,8 @@ const DSCPS: usize = 64;
 
 /// Remarks packets.
 ///
-/// Settings: `dscp=N` for all, or `map=A:B,C:D` for those that have the DSCP A, C; others are kept. Of both, the map
-/// holds where it has an entry.
+/// Settings: `dscp=N` for all, or `map=A:B,C:D` for those that have the DSCP A, C; others are kept. If both are
+/// given, the map takes precedence where it has an entry.
 pub struct Remarker {
     to: [u8; DSCPS],
 }
@@ -58,7 +58,7 @@ impl Plugin for Remarker {
 /// Reads a code point.
 ///
 /// # Errors
-/// When it is none.
+/// If it is not one.
 pub(crate) fn dscp(text: &str) -> Result<u8, String> {
     let read = text.parse().ok().filter(|dscp| usize::from(*dscp) < DSCPS);
     read.ok_or_else(|| format!("`{text}` is no DSCP from 0 to 63"))

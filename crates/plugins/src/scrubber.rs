@@ -5,7 +5,7 @@
 //! whatever the sources claim to be. What is beyond is dropped: an honest client sends its SYN again. There are no SYN
 //! cookies: the scrubber does not answer for the server.
 //!
-//! Bind it to the packets towards the servers; it needs to see one direction alone.
+//! Bind it to the packets towards the servers; it needs to see only that direction.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -27,9 +27,9 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// Connections that are known at once.
+/// The most connections known at a time.
 const TABLE_MAX: usize = 65_536;
-/// How often those that timed out are looked for, and among how many times four.
+/// How often the table is swept for those that timed out, and by how many steps of four entries.
 const SWEEP_NS: u64 = 10_000_000;
 const SWEEPS: usize = 16;
 
@@ -158,7 +158,7 @@ impl Scrubber {
             *until = until_ns;
             return None;
         }
-        // One that timed out and was not swept yet is replaced, and counted as its end.
+        // One that timed out and was not swept yet is replaced, and counted as timed out.
         if self.half_open.remove(&connection).is_some() {
             self.ended(connection, context);
         }

@@ -1,4 +1,4 @@
-//! Packets whose checksums hold, and an instance that gets them, for the tests of this crate.
+//! Packets with valid checksums, and an instance that gets them, for the tests of this crate.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -15,7 +15,7 @@ use nilometer_plugin::{Decision, Headers, Packet, Plugin, Running, Services};
 pub(crate) struct Wishes {
     pub(crate) emitted: Vec<Vec<u8>>,
     pub(crate) lines: Vec<String>,
-    /// What the scheduler says.
+    /// The share by the scheduler.
     pub(crate) share_bps: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn refused<P: Plugin>(configuration: &str) -> String {
     Running::<P>::new(configuration, 1).err().expect("refused")
 }
 
-/// Whether every checksum holds; a UDP checksum of zero and what is no whole packet count as held.
+/// Whether every checksum is valid; a UDP checksum of zero and an incomplete packet count as valid.
 pub(crate) fn holds(bytes: &[u8]) -> bool {
     let Some(headers) = Headers::read(bytes) else { return true };
     let is_header_right = bytes[0] >> 4 == 6 || checksum(&bytes[..20]) == 0;
@@ -156,13 +156,13 @@ fn end(text: &str) -> SocketAddr {
     text.parse().expect("an address and a port")
 }
 
-/// A UDP datagram with so many bytes of payload.
+/// A UDP datagram with `payload_bytes` bytes of payload.
 pub(crate) fn udp(source: &str, destination: &str, payload_bytes: u16) -> Vec<u8> {
     let data: Vec<u8> = (0..payload_bytes).map(|at| at as u8).collect();
     udp_of(source, destination, &data)
 }
 
-/// The same with these data.
+/// A UDP datagram with these data.
 pub(crate) fn udp_of(source: &str, destination: &str, data: &[u8]) -> Vec<u8> {
     let (source, destination) = (end(source), end(destination));
     let mut payload = Vec::new();

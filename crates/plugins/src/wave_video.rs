@@ -1,12 +1,13 @@
 //! Wave Video scaled to the bandwidth that the scheduler gives it: the highest sub-bands go first (DER, 5.1).
 //!
-//! The packets of a frame come from the lowest sub-band to the highest, each labelled with both (`docs/video.md`). So a
-//! bucket is enough that fills at the flow's share of the link and holds what the share carries in the time of a frame
-//! and a quarter: when it is empty, what is left of the frame is its finest details, and all of that is dropped, whatever fills the
-//! bucket meanwhile. The sub-bands without which there is no picture always pass, and the next frames pay for them.
+//! The packets of a frame arrive from the lowest sub-band to the highest, each labelled with frame and sub-band
+//! (`docs/video.md`). So a token bucket is enough that fills at the flow's share of the link and holds what the share
+//! carries in the time of a frame and a quarter: when it is empty, the rest of the frame is its finest details, and
+//! all of that is dropped, however much the bucket fills meanwhile. The sub-bands without which there is no picture
+//! always pass, and the next frames pay for them.
 //!
-//! The plugin reads the share from the scheduler every 50 ms, as in the paper. So it follows a change of load within 50
-//! ms and a frame, before the queue behind has grown by more than what came in that time.
+//! The plugin reads the share from the scheduler every 50 ms, as in the paper. So it follows a change of load within
+//! 50 ms and a frame, before the queue behind has grown by more than what arrived in that time.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,11 +22,11 @@ const FRAMES: usize = 3;
 const SCALED_FRAMES: usize = 4;
 const UNLABELLED: usize = 5;
 
-/// Between two questions to the scheduler (DER, 5.2).
+/// The time between two queries to the scheduler (DER, 5.2).
 const ASKED_EVERY_NS: u64 = 50_000_000;
-/// Time of a frame until two have come: 12 a second.
+/// The time of a frame until two have arrived: 12 a second.
 const FRAME_NS: u64 = 83_333_333;
-/// The times of a frame that are believed: 200 a second to one a second.
+/// The times of a frame that are accepted: 200 a second to one a second.
 const FRAME_NS_RANGE: (u64, u64) = (5_000_000, 1_000_000_000);
 /// What a packet begins with: `W`, and the version.
 const LABEL: [u8; 2] = [b'W', 1];
@@ -35,7 +36,7 @@ const LABEL_BYTES: usize = 8;
 const UDP_BYTES: usize = 8;
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// Drops the highest sub-bands of each frame of one video, as far as its share of the link does not suffice.
+/// Drops the highest sub-bands of each frame of one video, as far as its share of the link is too small.
 ///
 /// Settings: `percent=N`, how much of its share the video uses, 97 unless given, so that the queue behind drains;
 /// `overhead=N`, the bytes that the link adds to an IP packet as its scheduler counts, 14 unless given; `keep=N`, the
@@ -44,7 +45,7 @@ pub struct WaveVideo {
     percent: u64,
     overhead_bytes: u64,
     kept_subbands: u8,
-    /// Bits per second that it may use; all it wants where the scheduler does not say.
+    /// Bits per second that it may use; unlimited if the scheduler does not report a share.
     rate_bps: Option<u64>,
     asked_ns: Option<u64>,
     /// Bytes, scaled by 10⁹ and 8: what a bit per second gives in a nanosecond is one.
@@ -85,7 +86,7 @@ fn scaled(bytes: u64) -> i128 {
 }
 
 impl WaveVideo {
-    /// Asks for the share when it is time to, and fills the bucket.
+    /// Queries the share when that is due, and fills the bucket.
     fn fill(&mut self, context: &Context<'_>) {
         let now = context.now_ns();
         let is_first = self.asked_ns.is_none();
@@ -105,7 +106,7 @@ impl WaveVideo {
     fn frame_of(&mut self, label: &Label, context: &mut Context<'_>) -> Frame {
         let now = context.now_ns();
         match self.frame {
-            // One of an earlier frame is late, and shares its fate with the one that is passing.
+            // A packet of an earlier frame is late, and is treated like one of the current frame.
             Some(frame)
                 if label.frame <= frame.number && frame.number - label.frame < u32::MAX / 2 =>
             {
@@ -252,7 +253,7 @@ mod tests {
         for share in [None, Some(3_000_000), Some(1_000_000)] {
             bench.wishes.share_bps = share;
             let from = bench.counters()[FRAMES] as u32;
-            // (The scheduler is asked within 50 ms.)
+            // (The scheduler is queried within 50 ms.)
             let passed = pass(&mut bench, from..from + 30);
             assert!(passed[2..].iter().all(|subbands| subbands.len() == 33), "{share:?}");
         }

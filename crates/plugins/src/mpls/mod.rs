@@ -7,21 +7,22 @@
 //!   [100|200| ── pop  ──► [200| …         looked up again
 //! ```
 //!
-//! An instance bound to a filter pushes; one that a port names (`mpls = "NAME"`) gets the labelled frames of that port. It
-//! may be the same one. What is to become of a packet it says; the router does it.
+//! An instance bound to a filter pushes; one that a port names (`mpls = "NAME"`) gets the labelled frames of that
+//! port. It may be the same one. The instance decides on each packet, and the router applies the decision.
 //!
 //! # Time to live (RFC 3443)
 //!
-//! *Uniform*: labels that are put on an IP packet begin with its time to live, and what is left of a label's when it
-//! comes off is the packet's, unless the packet has less: so two routers that disagree on the model cannot send one in
-//! circles for ever. *Pipe*: labels begin with 255, those above a swapped one too, and what is beneath is left alone. In
-//! both, a label whose time to live is 1 or 0 goes no further (RFC 3032, 2.4.2).
+//! *Uniform*: labels pushed on an IP packet begin with its time to live, and when a label is popped its remaining
+//! time to live becomes the packet's, unless the packet has less: so two routers that disagree on the model cannot
+//! send one in circles for ever. *Pipe*: labels begin with 255, including those above a swapped one, and the time to
+//! live beneath is left alone. In both, a packet with a label whose time to live is 1 or 0 is not forwarded (RFC
+//! 3032, 2.4.2).
 //!
 //! # Reserved labels (RFC 3032, 2.1)
 //!
-//! The explicit nulls come off wherever they stand (RFC 4182), and at the bottom what follows must be of their version.
-//! A router alert is put on again above what the label beneath becomes; nobody here listens to it. Implicit null and
-//! those without a meaning here are unknown.
+//! The explicit nulls are popped anywhere in the stack (RFC 4182), and at the bottom the packet that follows must be
+//! of their version. A router alert is pushed again above the result for the label beneath; it has no other effect
+//! here. Implicit null and those without a meaning here are unknown.
 
 mod table;
 
@@ -42,16 +43,16 @@ const UNKNOWN: usize = 3;
 const MALFORMED: usize = 4;
 const EXPIRED: usize = 5;
 
-/// Entries of a stack that are looked at: one that still has others beneath is longer than any use of it.
+/// Entries of a stack that are examined: a stack with more beneath is longer than any in use.
 const STACK_MAX: usize = 16;
 /// The time to live of labels in the pipe model.
 const PIPE_TTL: u8 = 255;
 
 /// Switches labels.
 ///
-/// Settings: `swap=IN:OUT[+OUT…]@NEXT-HOP,…`, `pop=IN[@NEXT-HOP],…`, `push=OUT[+OUT…]@NEXT-HOP` and
-/// `ttl=uniform` or `pipe`. The same words are messages, and so is `delete=LABEL,…`; an empty message asks how many labels are
-/// known.
+/// Settings: `swap=IN:OUT[+OUT…]@NEXT-HOP,…`, `pop=IN[@NEXT-HOP],…`, `push=OUT[+OUT…]@NEXT-HOP` and `ttl=uniform` or
+/// `pipe`. The same words are messages, and so is `delete=LABEL,…`; an empty message returns the number of labels in
+/// the table.
 pub struct Mpls {
     table: LabelTable,
 }
@@ -59,7 +60,7 @@ pub struct Mpls {
 impl Plugin for Mpls {
     const NAME: &'static str = "mpls";
     const VERSION: &'static str = "1.0.0";
-    /// All entries that are looked at, and the version of what is beneath.
+    /// All entries that are examined, and the version of the packet beneath.
     const SEEN_BYTES: u16 = (ENTRY_BYTES * STACK_MAX) as u16 + 4;
     const COUNTERS: &'static [&'static str] =
         &["pushed", "swapped", "popped", "unknown", "malformed", "expired"];
@@ -107,8 +108,8 @@ impl Plugin for Mpls {
 }
 
 impl Mpls {
-    /// What an IP packet gets: nothing where nothing is pushed. (The router checks its time to live, and takes one from
-    /// it.)
+    /// The labels that an IP packet gets; `None` if none are pushed. (The router checks and decrements its time to
+    /// live.)
     fn push(&self, packet: &Packet<'_>) -> Option<Relabelling> {
         let Pushed { labels, next_hop } = self.table.push.as_ref()?;
         let bytes = packet.bytes();
@@ -130,7 +131,7 @@ impl Mpls {
         Some(change)
     }
 
-    /// What becomes of a packet whose label stack begins here, and what that counts as.
+    /// The decision on a packet whose label stack begins here, and its counter.
     fn switch(&self, bytes: &[u8]) -> Result<(usize, Relabelling), LabelRefusal> {
         let entry = |at: usize| {
             let entry = bytes.get(at * ENTRY_BYTES..).and_then(LabelEntry::read);
@@ -141,7 +142,8 @@ impl Mpls {
         loop {
             let top = entry(popped)?;
             popped += 1;
-            // Of a label that an outer one came off from, the outer one's, where that counts (RFC 3443, 3.4).
+            // For a label whose outer label was popped, the outer one's time to live, in the
+            // uniform model (RFC 3443, 3.4).
             let ttl = if is_uniform { top.ttl.min(outer_ttl) } else { top.ttl };
             if ttl <= 1 {
                 return Err(LabelRefusal::Expired);

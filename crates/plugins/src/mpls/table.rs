@@ -22,7 +22,7 @@ pub const LABELS_MAX: usize = 4_096;
 /// What becomes of the time to live where labels begin and end (RFC 3443).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TtlModel {
-    /// A label switched path counts as so many hops as it has.
+    /// A label switched path counts with its actual number of hops.
     #[default]
     Uniform,
     /// As one.
@@ -36,7 +36,7 @@ pub(super) struct Pushed {
     pub(super) next_hop: IpAddr,
 }
 
-/// What becomes of a packet whose topmost label has this entry.
+/// What is done with a packet whose topmost label has this entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Forwarding {
     Swap(Pushed),
@@ -44,7 +44,7 @@ pub(super) enum Forwarding {
     Pop(Option<IpAddr>),
 }
 
-/// All labels that are known, and what IP packets get.
+/// All labels in the table, and the labels that IP packets get.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LabelTable {
     entries: BTreeMap<u32, Forwarding>,
@@ -53,10 +53,10 @@ pub(super) struct LabelTable {
 }
 
 impl LabelTable {
-    /// Enters the words of a text; those of a label that is known take the place of what it had.
+    /// Enters the words of a text; an entry for an existing label replaces it.
     ///
     /// # Errors
-    /// The first word that is wrong. What stands before it may have been entered.
+    /// The first wrong word. Words before it may have been entered.
     pub(super) fn enter(&mut self, text: &str) -> Result<(), String> {
         let mut settings = Settings::parse(text)?;
         for word in words(settings.text("delete")) {
@@ -99,7 +99,7 @@ impl LabelTable {
         self.entries.get(&label)
     }
 
-    /// Labels that are known.
+    /// The number of labels in the table.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -148,7 +148,7 @@ fn ordinary(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A next hop that a route leads to: an address of one link says nothing without its port.
+/// A next hop that a route leads to; a link-local address is ambiguous without its port.
 fn next_hop(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr =
         text.parse().map_err(|_| format!("`{text}` is no address of a next hop"))?;

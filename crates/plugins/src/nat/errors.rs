@@ -20,8 +20,8 @@ pub(super) enum End {
     Destination,
 }
 
-/// Translates one end of the packet inside an ICMP error: `translated` has the new endpoint for the old. Nothing is changed
-/// where there is none.
+/// Translates one end of the packet inside an ICMP error: `translated` returns the new endpoint for the old. Nothing
+/// is changed if there is none.
 pub(super) fn translate_error(
     packet: &mut Packet<'_>,
     headers: &Headers,
@@ -59,7 +59,7 @@ fn port_at(inside: &Headers, bytes: &[u8], end: End) -> Option<usize> {
     let offset = match (inside.protocol, end) {
         (TCP | UDP, End::Source) => 0,
         (TCP | UDP, End::Destination) => 2,
-        // An echo or another query, of which the identifier is both ends'.
+        // An echo or another query, whose identifier is that of both ends.
         (1, _) if matches!(bytes.get(inside.transport_at?)?, 0 | 8 | 13..=16) => 4,
         _ => return None,
     };

@@ -87,7 +87,7 @@ pub(super) enum TcpStep {
     Reset,
 }
 
-/// What is known of the connections of a mapping, together: several may share it.
+/// The combined state of a mapping's connections: several may share it.
 #[derive(Clone, Copy, Debug, Default)]
 struct TcpState {
     is_open: bool,
@@ -140,7 +140,7 @@ impl Mappings {
         seconds.saturating_mul(SECOND_NS)
     }
 
-    /// The port of an endpoint inside, whose packet keeps the mapping.
+    /// The outside port of an inside endpoint; its packet refreshes the mapping.
     pub(super) fn outside_of(
         &mut self,
         inside: &Endpoint,
@@ -154,8 +154,8 @@ impl Mappings {
         Some(port)
     }
 
-    /// The endpoint inside of a port, to which a packet comes. Such packets keep TCP's mappings alone: with UDP any host
-    /// could (RFC 4787, REQ-6).
+    /// The inside endpoint of a port at which a packet arrives. Such packets refresh only TCP's mappings: with UDP
+    /// any host could keep one alive (RFC 4787, REQ-6).
     pub(super) fn inside_of(
         &mut self,
         protocol: u8,
@@ -209,7 +209,7 @@ impl Mappings {
         Some(port)
     }
 
-    /// The endpoint's own port where it is free, else one of the same parity.
+    /// The endpoint's own port if it is free, else one of the same parity.
     fn free_port(&self, inside: &Endpoint, now_ns: u64, random: &mut Random) -> Option<u16> {
         let is_free = |port: u16| self.by_outside.get(&(inside.protocol, port), now_ns).is_none();
         if self.ports.has(inside.port) && is_free(inside.port) {

@@ -1,13 +1,14 @@
 //! Network address and port translation of IPv4 (NAPT), in the terms of RFC 4787.
 //!
-//! Mapping is endpoint-independent (REQ-1) and so is filtering (REQ-8, where transparency matters most). Ports are preserved
-//! where they are free, else another of the same parity is drawn (REQ-3, REQ-4); none is used for two mappings. Mappings of
-//! UDP live 5 minutes and are kept by outbound packets (REQ-5, REQ-6), of TCP 2 hours and 4 minutes, or 4 minutes while they
-//! open or close (RFC 5382, REQ-5), of ICMP queries 60 seconds (RFC 5508, REQ-2). Hosts inside reach each other by their
-//! outside addresses (hairpinning, REQ-9), and ICMP errors are translated with the packet inside them (RFC 5508).
+//! Mapping is endpoint-independent (REQ-1) and so is filtering (REQ-8, where transparency matters most). Ports are
+//! preserved where they are free, else another of the same parity is drawn (REQ-3, REQ-4); none is used for two
+//! mappings. Mappings of UDP live 5 minutes and are refreshed by outbound packets (REQ-5, REQ-6), of TCP 2 hours and
+//! 4 minutes, or 4 minutes while they open or close (RFC 5382, REQ-5), of ICMP queries 60 seconds (RFC 5508, REQ-2).
+//! Hosts inside reach each other by their outside addresses (hairpinning, REQ-9), and ICMP errors are translated with
+//! the packet inside them (RFC 5508).
 //!
-//! Not here: fragments, which are dropped and counted (REQ-14 wants them translated); several outside addresses; protocols
-//! other than TCP, UDP and ICMP; application level gateways, which RFC 4787 wants off anyway.
+//! Not here: fragments, which are dropped and counted (REQ-14 requires translating them); several outside addresses;
+//! protocols other than TCP, UDP and ICMP; application level gateways, which RFC 4787 wants disabled anyway.
 
 mod errors;
 mod mappings;
@@ -52,7 +53,7 @@ pub struct Nat {
 enum Untranslated {
     /// It is counted there, and dropped.
     Dropped(usize),
-    /// It goes on as it is.
+    /// It continues unchanged.
     Passed,
 }
 

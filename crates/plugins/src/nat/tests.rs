@@ -161,7 +161,7 @@ fn errors_are_translated_with_the_packet_inside_them() {
         let (from, to) = Packet::new(&mut error, 0).addresses().expect("a packet");
         assert_eq!((from, to), (address("198.51.100.7"), ends(&original).0));
     }
-    // And outbound: a host inside says that a port is closed.
+    // And outbound: a host inside reports that a port is closed.
     let mut came = udp("192.0.2.1:53", "203.0.113.1:5001", 12);
     let original = came.clone();
     bench.forwarded(&mut came);

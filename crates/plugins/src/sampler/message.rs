@@ -45,7 +45,7 @@ const IPV6_ADDRESSES: [(u16, u16); 2] = [(27, 16), (28, 16)];
 const ACTIVE_TIMEOUT: u8 = 2;
 const LACK_OF_RESOURCES: u8 = 5;
 
-/// Where messages come from and go to, and how many records there were.
+/// The source and destination of messages, and the number of records so far.
 pub(super) struct Exporter {
     source: SocketAddr,
     collector: SocketAddr,

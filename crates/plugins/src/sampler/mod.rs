@@ -1,9 +1,9 @@
 //! Flows of every Nth packet, exported as IPFIX (RFC 7011) to a collector.
 //!
-//! Sampling is systematic and by count (RFC 5475, 5.1). Sampled packets are joined to flows of a bounded cache, which is
-//! exported at an interval, or earlier where it has no more room; each record says how the packets were chosen
-//! (samplingPacketInterval, samplingPacketSpace), and its counts are of the sampled packets, not scaled up. A message is one
-//! datagram, with its templates, since over UDP any of them may be lost (RFC 7011, 8.4).
+//! Sampling is systematic and by count (RFC 5475, 5.1). Sampled packets are joined to flows of a bounded cache, which
+//! is exported at an interval, or earlier where it has no more room; each record states how the packets were selected
+//! (samplingPacketInterval, samplingPacketSpace), and its counts are of the sampled packets, not scaled up. A message
+//! is one datagram, with its templates, since over UDP any of them may be lost (RFC 7011, 8.4).
 
 mod message;
 
@@ -54,9 +54,9 @@ struct Seen {
 
 /// Samples and exports.
 ///
-/// Settings: `every=N`, one packet in so many (1 takes all); `collector=ADDRESS:PORT` and `source=ADDRESS:PORT` of the
-/// messages; `flows=N` in the cache (256), `interval=S` between exports (10), `domain=N`, the observation domain (1), and
-/// `epoch=S`, the Unix time at which the router began, from which all times are counted (0).
+/// Settings: `every=N`, one packet in N (1 takes all); `collector=ADDRESS:PORT` and `source=ADDRESS:PORT` of the
+/// messages; `flows=N` in the cache (256), `interval=S` between exports (10), `domain=N`, the observation domain (1),
+/// and `epoch=S`, the Unix time at which the router began, from which all times are counted (0).
 pub struct Sampler {
     every: u32,
     /// Packets until the next is taken.
