@@ -1,4 +1,4 @@
-//! What a flow costs the engine, beside what it costs the least that an epoll loop can do.
+//! The engine's cost of a flow, compared with a minimal epoll loop's.
 //!
 //! `benches/generator.sh` builds three network namespaces and calls `compare`, which runs
 //! `minimal_epoll` and this program's own `server` and `client` in turns, at the same offered rate
@@ -10,7 +10,7 @@
 //! second. With the rate 0 both are kept busy, a fixed number of flows under way at all times.
 //!
 //! The cost of a run is the user and system time of both processes plus the softirq time that no
-//! process is billed for. On a kernel that accounts for interrupt time (`--irq-time`), that is the
+//! process is charged for. On a kernel that accounts for interrupt time (`--irq-time`), that is the
 //! softirq column of `/proc/stat`; on others a process pays for the softirqs that interrupt it, the
 //! column would count them twice, and only `ksoftirqd`'s own time is added.
 
@@ -268,7 +268,7 @@ fn spawn(namespace: &str, program: &Path, words: &[String]) -> Result<Child> {
     command.spawn().context("cannot run `ip netns exec`")
 }
 
-/// Waits for `child` and says how much CPU time it had, in microseconds.
+/// Waits for `child` and returns the CPU time that it used, in microseconds.
 fn end(child: Child) -> Result<f64> {
     // SAFETY: all zeros is a valid rusage.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
@@ -280,7 +280,7 @@ fn end(child: Child) -> Result<f64> {
     Ok(micros(usage.ru_utime) + micros(usage.ru_stime))
 }
 
-/// What the machine has worked so far, in microseconds.
+/// The machine's CPU time so far, in microseconds.
 struct Machine {
     busy_us: f64,
     unbilled_us: f64,

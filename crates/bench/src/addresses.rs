@@ -1,4 +1,4 @@
-//! Addresses that are looked up in tables, such that any language can draw them again.
+//! Addresses to look up in tables, drawn so that any language can reproduce them.
 //!
 //! splitmix64 (Steele, Lea and Flood 2014) is three lines everywhere, so that the peer written in C
 //! and the script that checks a sum draw the same addresses as we do.
@@ -11,7 +11,7 @@ pub const ADDRESSES: usize = 1 << 20;
 pub const RANDOM_SEED: u64 = 1;
 /// Seed of the addresses that are drawn from prefixes.
 pub const DRAWN_SEED: u64 = 2;
-/// Addresses that are looked up in one call, as many as a driver hands over at once.
+/// Addresses that are looked up in one call, as many as a driver delivers at once.
 pub const BURST: usize = 64;
 
 /// The generator splitmix64.

@@ -1,7 +1,7 @@
 //! The classifier, timed on one set of filters and checked against the linear search.
 //!
 //! Both classify every header, and the sums of their answers must be the same, also after all filters
-//! have been updated. Rates are of the CPU time of one thread. The linear search is there for its
+//! have been updated. Rates are of the CPU time of one thread. The linear search only provides the
 //! answers; it is not timed and may use all cores.
 
 use std::hint::black_box;
@@ -20,7 +20,7 @@ use nilometer_files::document::bounded::{LINES_BYTES_MAX, read_text};
 use nilometer_linux::clock::{median, thread_time};
 use nilometer_routerd::filter::ClassifierName;
 
-/// Headers that are classified in one call, as many as a driver hands over at once.
+/// Headers that are classified in one call, as many as a driver delivers at once.
 const BURST: usize = 64;
 /// Filters taken out, each replaced at once; that many twice, and even, are the updates of one round.
 const UPDATES: usize = 50_000;
@@ -51,7 +51,7 @@ pub struct Options {
     pub with_cache: bool,
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassifyTimes {
     /// Which classifier.
@@ -213,10 +213,10 @@ fn rate_cached(classifier: &Searched, keys: &[Key<u32>], rounds: u32) -> f64 {
     rate(keys, rounds, |keys, found| cache.classify_batch(classifier, keys, found))
 }
 
-/// Updates a second of CPU time, the median of `rounds`, and what 999 of 1,000 pairs of them keep to, in
-/// microseconds. A pair takes a filter out and puts another in its place, with one source port; the next
-/// pair takes that out and puts the first one back, so that all are as before. To read the clock takes
-/// longer than an update, so rounds and single pairs are timed apart.
+/// Updates a second of CPU time, the median of `rounds`, and the time within which 999 of 1,000 pairs of
+/// them finish, in microseconds. A pair takes a filter out and puts another in its place, with one
+/// source port; the next pair takes that out and puts the first one back, so that all are as before.
+/// Reading the clock takes longer than an update, so rounds and single pairs are timed separately.
 fn time_updates(classifier: &mut Searched, rounds: u32) -> Result<(f64, f64)> {
     let mut stream = SplitMix64::new(UPDATES_SEED);
     let rules = classifier.len() as u128;

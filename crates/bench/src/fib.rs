@@ -1,10 +1,10 @@
 //! Forwarding tables, timed on one table of prefixes and checked against each other.
 //!
-//! The tables stand side by side and take turns, round by round, so that what disturbs the machine
-//! disturbs all of them; of the rounds of each the median counts. A lookup's time is the CPU time of
-//! its thread. Updates are timed while another thread looks up without a pause: what they replace can
-//! only be used again when that reader has passed, and that is part of their price.
-//! Tables of others take their turns in a program of their own (`peer.rs`).
+//! The tables are in memory together and take turns, round by round, so that a disturbance of the
+//! machine affects all of them; the median of each table's rounds counts. A lookup's time is the CPU
+//! time of its thread. Updates are timed while another thread looks up without a pause: what they
+//! replace can only be reused when that reader has passed, and that is part of their price. Tables
+//! of other implementations take their turns in a program of their own (`peer.rs`).
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub struct Options {
     pub family: Family,
     /// Rounds of which the median counts.
     pub rounds: u32,
-    /// The tables; none at all for all that know the family.
+    /// The tables; if empty, all that support the family.
     pub engines: Vec<Engine>,
     /// A program with tables of others.
     pub peer: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct Options {
 /// Times all tables on the prefixes of a file.
 ///
 /// # Errors
-/// When the file cannot be read, a line is no prefix, or there is none of the family.
+/// When the file cannot be read, a line is not a prefix, or there is none of the family.
 pub fn time_family(options: &Options) -> Result<FibTimes> {
     match options.family {
         Family::V4 => time_all::<u32>(options, 4),

@@ -1,10 +1,10 @@
-//! What forwarding tables came to, under names fixed for scripts.
+//! The results of forwarding tables, under names fixed for scripts.
 
 use serde::Serialize;
 
 use super::under_updates::UnderUpdates;
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct FibTimes {
     /// 4 or 6.
@@ -20,7 +20,7 @@ pub struct FibTimes {
     pub peers: Vec<EngineTimes>,
 }
 
-/// What came out of one table.
+/// The results of one table.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineTimes {
     /// Its name.
@@ -40,7 +40,7 @@ pub struct EngineTimes {
     pub checksum_random: u64,
     /// Sum of next hops of the addresses drawn from prefixes.
     pub checksum_prefix: u64,
-    /// What updates of several paces take away, if that was asked.
+    /// The loss through updates at several paces, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_updates: Vec<UnderUpdates>,
 }

@@ -1,4 +1,4 @@
-//! Headers that are matched against filters: those of a trace, or drawn from filters and from chance.
+//! Headers that are matched against filters: those of a trace, or drawn from filters and at random.
 //!
 //! Drawn headers come from splitmix64, so that any language can draw them again. Three outputs make
 //! one: the first chooses, with its two lowest bits zero chance, else the filter whose place is the

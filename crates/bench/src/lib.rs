@@ -1,4 +1,4 @@
-//! The router's parts on this machine: what they are asked, and how they are timed.
+//! Benchmarks of the router's parts on this machine: inputs and timing.
 
 pub mod addresses;
 pub mod classify;

@@ -1,10 +1,10 @@
 //! Another implementation's tables, in a program that takes turns with ours.
 //!
 //! The program reads the prefixes from its standard input, as many lines as the first line says; an empty
-//! line then asks for a round, and the end of the input for the rest. It answers in lines of words: first
-//! how many tables there are, and the name and bytes per prefix of each; in each round of each table
-//! million lookups a second of random and of drawn addresses; at the end updates a second and the two
-//! checksums. Next hops, addresses, bursts and sums are those of the command (`benches/fib/peer.c`).
+//! line then starts a round, and the end of the input requests the rest. It answers in lines of words:
+//! first how many tables there are, and the name and bytes per prefix of each; in each round of each
+//! table million lookups a second of random and of drawn addresses; at the end updates a second and the
+//! two checksums. Next hops, addresses, bursts and sums are those of the command (`benches/fib/peer.c`).
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -20,7 +20,7 @@ use nilometer_linux::clock::median;
 /// Most tables of a program.
 const TABLES_MAX: usize = 64;
 
-/// The program, and what it has said so far.
+/// The program, and its output so far.
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
@@ -36,7 +36,7 @@ impl Peer {
     /// Starts the program and waits until its tables are made.
     ///
     /// # Errors
-    /// When it cannot be started, or says something else.
+    /// When it cannot be started, or its output is not as described.
     pub fn start(program: &Path, prefixes: impl ExactSizeIterator<Item: Display>) -> Result<Peer> {
         let mut command = Command::new(program);
         let mut child = command
@@ -69,10 +69,10 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Has every table of the program timed once.
+    /// Times every table of the program once.
     ///
     /// # Errors
-    /// When it says something else.
+    /// When its output is not as described.
     pub fn round(&mut self) -> Result<()> {
         let told = self.told.as_mut().context("the peer has been told that this is the end")?;
         writeln!(told).and_then(|()| told.flush()).context("the peer does not listen")?;
@@ -85,10 +85,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Ends the program; returns the medians of its rounds, of which there was one at least.
+    /// Ends the program; returns the medians of its rounds, of which there must be at least one.
     ///
     /// # Errors
-    /// When it says something else, or fails.
+    /// When its output is not as described, or it fails.
     pub fn finish(mut self) -> Result<Vec<EngineTimes>> {
         drop(self.told.take());
         let mut times = Vec::new();

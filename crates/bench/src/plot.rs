@@ -1,7 +1,7 @@
 //! Speed of forwarding tables against their bytes per prefix, drawn as SVG.
 //!
-//! Two panels, for random addresses and for those drawn from prefixes; tables of others are drawn in
-//! another colour.
+//! Two panels, for random addresses and for those drawn from prefixes; tables of other
+//! implementations are drawn in another colour.
 
 use nilometer_report::plot::axis::{Axis, Unit};
 use nilometer_report::plot::scale::{ScaleKind, from_zero, round_log};

@@ -40,7 +40,7 @@ pub struct Prefixes<A> {
 /// Reads the prefixes of the family `A` from a file, plain or gzip.
 ///
 /// # Errors
-/// When the file cannot be read, a line is no prefix, or there is none of the family.
+/// When the file cannot be read, a line is not a prefix, or there is none of the family.
 pub fn read_prefixes<A>(path: &Path) -> Result<Prefixes<A>>
 where
     A: Address,
@@ -77,7 +77,7 @@ where
     Ok(found)
 }
 
-/// A prefix of the family, or nothing if it is of the other.
+/// A prefix of the family, or `None` if it is of the other.
 fn read_word<A>(word: &str) -> Result<Option<Prefix<A>>, Malformed>
 where
     A: Address,

@@ -1,11 +1,11 @@
-//! What a reader loses while routes come and go, as Figure 27 of the DER paper asks.
+//! What a reader loses while routes come and go: Figure 27 of the DER paper.
 //!
 //! Lookups are timed twice in a pair, once while a writer withdraws and announces routes at a steady pace
-//! and once while it wakes as often and does nothing, in slices of some milliseconds by turns, so that who
-//! else uses the machine meets both alike. The reader's CPU time counts, so that a writer on the same core takes nothing away but what it does to the caches and to the
-//! table. Of the pairs' ratios
-//! the median is given, with the interval between two of them that holds the median of all pairs there
-//! could be with 95 % confidence at least (order statistics; Conover, section 3.2).
+//! and once while it wakes as often and does nothing, in alternating slices of some milliseconds, so that
+//! other load on the machine affects both alike. The reader's CPU time counts, so that a writer on the
+//! same core costs only its effect on the caches and on the table. Of the pairs' ratios the median is
+//! given, with the interval between two of them that contains the true median with at least 95 %
+//! confidence (order statistics; Conover, section 3.2).
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,12 +32,12 @@ const NAP: Duration = Duration::from_millis(1);
 /// Seed of the routes that are updated.
 const SEED: u64 = 4;
 
-/// What came out at one pace.
+/// The results at one pace.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnderUpdates {
     /// The requested pace.
     pub updates_per_second: u32,
-    /// The pace that there was, in time that passed, median of the slices.
+    /// The pace achieved, in elapsed time, median of the slices.
     pub updates_made_per_second: f64,
     /// Million lookups a second of CPU time without updates, median of the pairs.
     pub mlookups_alone: f64,
@@ -162,7 +162,7 @@ impl<A: Drawn> Writer<'_, A> {
     }
 }
 
-/// Makes a change when readers have passed, so that there is room for it.
+/// Repeats a change until readers have passed and there is room for it.
 pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
     loop {
         match change() {

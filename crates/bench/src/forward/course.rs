@@ -1,4 +1,4 @@
-//! The rounds of a device under one load, and the figures that they come to.
+//! The rounds of a device under one load, and the figures derived from them.
 
 use super::price::Rounds;
 use super::result::{Cost, Point};
@@ -10,13 +10,13 @@ use nilometer_routerd::tally::Paths;
 /// What one run of a load showed.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// What was sent and what came.
+    /// What was sent and received.
     pub run: Run,
-    /// Processor seconds of what took part.
+    /// Processor seconds of all that took part.
     pub cpu: f64,
     /// What the whole machine did.
     pub usage: Usage,
-    /// Which way frames took, if the device is ours.
+    /// The paths of frames, if the device is ours.
     pub paths: Option<Paths>,
 }
 
@@ -40,7 +40,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// No rounds yet, in which others may use so much.
+    /// No rounds yet; in each, others may use at most `others_max`.
     pub fn new(rounds: Rounds, others_max: f64) -> Course {
         Course { rounds, others_max, kept: Vec::new(), disturbed: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl Course {
         self.kept.push([own, bare]);
     }
 
-    /// Those that count, or all where none does.
+    /// The rounds that count, or all if none does.
     fn samples(&self) -> &[[Sample; 2]] {
         if self.kept.is_empty() { &self.disturbed } else { &self.kept }
     }
@@ -114,7 +114,7 @@ pub fn point(course: &Course) -> Point {
     }
 }
 
-/// Frames in a second of processor time in the dearest and in the cheapest round; none where the cheapest is
+/// Frames in a second of processor time in the dearest and in the cheapest round; `None` if the cheapest is
 /// lost in the noise.
 fn rates(prices: &[f64]) -> Option<[f64; 2]> {
     let [low, high] = range(prices);

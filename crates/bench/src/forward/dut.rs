@@ -84,7 +84,7 @@ impl Device {
     /// Sets the device up.
     ///
     /// # Errors
-    /// What refuses.
+    /// If a part of the device cannot be set up.
     pub fn start(site: &Site, dut: Option<(Dut, Variant)>, seed: u64) -> Result<Device> {
         match dut {
             None => Ok(Device::None),
@@ -126,7 +126,7 @@ impl Device {
         }
     }
 
-    /// Which way packets have taken so far; none of a device that is not ours.
+    /// The paths that packets have taken so far; `None` for a device that is not ours.
     ///
     /// # Errors
     /// When our router has stopped.
@@ -233,7 +233,7 @@ impl Lookups<u32> for Constant {
     }
 }
 
-/// The denying filters as a set of nftables, and a queue of tc (HTB, which this kernel surely has)
+/// The denying filters as a set of nftables, and a queue of tc (HTB, which is sure to be available)
 /// in front of the link.
 fn filter_by_kernel(site: &Site, seed: u64) -> Result<()> {
     let elements = traffic::nft_elements(&traffic::filters(seed, FILTERS));
@@ -263,7 +263,7 @@ fn run(program: &str, words: &[&str], input: &str) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
-    // What it does not read, its status speaks of.
+    // If it does not read everything, its exit status shows that.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let output = child.wait_with_output().with_context(|| format!("cannot wait for {program}"))?;
     if !output.status.success() {

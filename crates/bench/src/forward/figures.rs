@@ -33,8 +33,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those in a directory, which may be missing, held to what may be replaced there: with force files of
-    /// an earlier run, unless they are of those that are compared `against`.
+    /// The places in a directory, which may be missing. With `force` they may replace files of an earlier
+    /// run, unless that is one of those compared `against`.
     ///
     /// # Errors
     /// One line with the reason.
@@ -159,7 +159,7 @@ fn rates(result: &Forwarding) -> Option<Figure> {
     drawn(["figure10", "Figure 10"], caption, axes, &curves)
 }
 
-/// What the paper's machines, which do nothing else, need not ask.
+/// Prices of packets, which the paper, whose machines do nothing else, does not need.
 fn prices(result: &Forwarding) -> Option<Figure> {
     let first = result.points.first()?.frame_bytes;
     let at = |point: &Point| Some([point.offered_pps, point.packets_per_cpu_second?]);

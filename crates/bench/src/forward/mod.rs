@@ -1,21 +1,21 @@
 //! Forwarding on real links: how many packets a device forwards, and what they cost the machine.
 //!
 //! The paper's Section 6.2 offers a router 40-byte packets at rising rates, counts what it forwards
-//! (Figure 10), and switches its parts off; Section 6.3 goes through packet sizes (Figures 12 and 13).
-//! Here the same is asked of our router and of the kernel, over the same links, in one run. As the
-//! links are veths, on which every frame is carried by the processors that also forward, a rate says
-//! less than its price: a point also gives the packets per processor second.
+//! (Figure 10), and switches its parts off; Section 6.3 goes through packet sizes (Figures 12 and
+//! 13). Here the same is measured for our router and for the kernel, over the same links, in one
+//! run. As the links are veths, on which every frame is carried by the processors that also forward,
+//! a rate says less than its price: a point also gives the packets per processor second.
 //!
 //! # The price of a packet
 //!
 //! Each round sets everything up anew, links, devices and tester: where the kernel puts their memory changes
-//! what a packet costs by tenths, and would be the same in all rounds of one setting-up. What was set up is
-//! offered the first load for `SETTLING`, so that neighbours and shortcuts are there. Then the round offers
-//! the same load to a bare link and to each device, one after the other and in the other order the next time
-//! ([`measure`]); before each is measured it is offered `WARM_UP` of the load that
-//! does not count. From the processor time of a device's run ([`usage`] says whose time that is, and which
-//! rounds are discarded because others disturbed them) that of the bare link's run of the same round is taken
-//! away, per frame that was sent, and what remains is divided by the frames that were forwarded:
+//! the cost of a packet by tenths, and would be the same in all rounds of one setup. Each setup is offered
+//! the first load for `SETTLING`, so that neighbours and shortcuts are in place. Then the round offers the
+//! same load to a bare link and to each device, one after the other and in the other order the next time
+//! ([`measure`]); before each is measured it is offered `WARM_UP` of the load that does not count. From
+//! the processor time of a device's run ([`usage`] defines whose time that is, and which rounds are
+//! discarded because others disturbed them) that of the bare link's run of the same round is taken away,
+//! per frame that was sent, and what remains is divided by the frames that were forwarded:
 //!
 //! ```text
 //!   price = (time of the device's run - time of the bare run / frames it sent * frames sent)
@@ -23,28 +23,31 @@
 //! ```
 //!
 //! Meanwhile no CPU enters an idle state, and the measuring thread and the device's are pinned to one CPU
-//! each ([`nilometer_linux::processors`] says why): the time it takes to leave an idle state is in no price.
+//! each ([`nilometer_linux::processors`] explains why): the time it takes to leave an idle state is in no
+//! price.
 //!
-//! So the price is that of all of the device's work, whoever's thread the kernel did it in, and of the one
-//! link that there is more of; what generator and sink cost themselves is not in it. Frames that a device
-//! drops have not been carried to the sink, so at a load beyond the peak this takes away too much: compare
-//! prices where nothing is lost. [`price`] says how many rounds there are, what interval the price has, and
-//! when it is not told.
+//! So the price covers all of the device's work, in whichever thread the kernel did it, and the one
+//! additional link; the cost of generator and sink is not in it. Frames that a device drops have not been
+//! carried to the sink, so at a load beyond the peak this takes away too much: compare prices where
+//! nothing is lost. [`price`] explains how many rounds there are, what interval the price has, and when
+//! it is not reported.
 //!
-//! # Which way packets took
+//! # The paths of packets
 //!
-//! Of our router each point says how many of the frames went through the pipeline, by the slow path, or past
-//! both by a shortcut. `complete` is the paper's "complete processing": everything that a router does
-//! by default, and no shortcut, which its distributed queueing does not let there be. `offloaded` is a
-//! router without regulated fabric, whose flows take shortcuts, as far as the paths say.
+//! For our router each point gives how many of the frames went through the pipeline, by the slow
+//! path, or past both by a shortcut. `complete` is the paper's "complete processing": everything
+//! that a router does by default, and no shortcut, which its distributed queueing rules out.
+//! `offloaded` is a router without regulated fabric, whose flows take shortcuts to the extent shown
+//! by the paths.
 //!
 //! # What the devices do
 //!
 //! Ours has 100,000 routes (engine `lines`), 1,000 filters, distributed queueing (DQ+) and QSDRR, on
-//! AF_XDP ports; variants switch one thing or another off. The sending thread also forwards the packet, as with the kernel, so that no order is promised to
-//! packets that several processors send (the tester is one thread); the variant `ordered` does. `linux` has one route that fits and nothing else. `nftables` has besides the denying
-//! half of the filters, as far as they do not overlap, as one set with intervals, and HTB at the
-//! output. So the kernel has less to do.
+//! AF_XDP ports; variants switch one thing or another off. The sending thread also forwards the packet, as with the
+//! kernel, so that no order is promised to packets that several processors send (the tester is one thread); the
+//! variant `ordered` does. `linux` has one matching route and nothing else. `nftables` also has the denying half of
+//! the filters, as far as they do not overlap, as one set with intervals, and HTB at the output. So the kernel has
+//! less to do.
 
 pub mod comparison;
 pub mod course;
@@ -80,7 +83,7 @@ use usage::{KernelThreads, Usage, are_interrupts_apart};
 
 /// The longest frame: the IP packet of 1,912 bytes that the paper's sweep ends with, in Ethernet.
 pub const FRAME_BYTES_MAX: u16 = 1_930;
-/// The share of frames that the tester lost from which on it is said.
+/// The share of frames lost by the tester from which on it is reported.
 const UNHEARD_MAX: f64 = 0.001;
 /// For how long a load is offered before it is measured.
 const WARM_UP: Duration = Duration::from_millis(20);
@@ -108,7 +111,7 @@ pub struct Options {
     pub rounds_max: u32,
     /// The share of all processors that others may use in a round that counts.
     pub others_max: f64,
-    /// Earlier results to be held against these.
+    /// Earlier results to be compared with these.
     pub against: Vec<Forwarding>,
     /// Seed of flows, routes and filters.
     pub seed: u64,
@@ -131,7 +134,7 @@ type Courses = BTreeMap<(usize, LoadId), Course>;
 /// Measures.
 ///
 /// # Errors
-/// Without root, and what a device refuses.
+/// Without root, or if a device cannot be set up.
 pub fn measure(options: &Options) -> Result<Forwarding> {
     site::privileged()?;
     let mut warnings = Vec::new();
@@ -168,8 +171,8 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
 /// The devices under test and their variants, in order; first the bare link.
 type Asked = [Option<(Dut, Variant)>];
 
-/// Rounds of all devices under all loads, as long as some point wants more; also what our router's ports
-/// are, if it is there.
+/// Rounds of all devices under all loads, as long as some point needs more; also a description of our
+/// router's ports, if it takes part.
 fn rounds(options: &Options, asked: &Asked, awake: &Awake) -> Result<(Courses, Vec<String>)> {
     let mut courses = Courses::new();
     for load in loads(options) {
@@ -205,7 +208,7 @@ fn rounds(options: &Options, asked: &Asked, awake: &Awake) -> Result<(Courses, V
     Ok((courses, ports))
 }
 
-/// A round of all points that want more, on what was set up for it.
+/// A round of all points that need more, on a fresh setup.
 fn round(
     options: &Options,
     benches: &mut BTreeMap<usize, Bench>,

@@ -4,27 +4,29 @@
 //! scatter, by tenths on a quiet machine and by more on one that is shared, and some are far off. So
 //!
 //! - the **price of a point is the trimmed mean** of its rounds, with the interval that goes with it
-//!   ([`nilometer_stat::trimmed`]): a fifth of the rounds at either end is left out, and an accident moves
-//!   neither;
-//! - there are **more rounds where the interval is wide**: it is looked at after [`ROUNDS_MIN`] rounds, and
-//!   again whenever half as many more have come, until half its width is at most [`HALF_WIDTH_MAX`] of the
-//!   price;
-//! - a price that is not known so well when the bound on rounds is reached is **not told**, with the reason;
+//!   ([`nilometer_stat::trimmed`]): a fifth of the rounds at either end is left out, so that an outlier
+//!   moves neither;
+//! - there are **more rounds where the interval is wide**: it is examined after [`ROUNDS_MIN`] rounds, and
+//!   again whenever half as many more have been made, until half its width is at most [`HALF_WIDTH_MAX`] of
+//!   the price;
+//! - a price that is not known that well when the bound on rounds is reached is **not reported**,
+//!   with the reason;
 //! - a round in which others disturbed what was measured ([`super::usage`]) is discarded and counted.
 //!
 //! # What the interval says
 //!
-//! A run that looks often and stops at a narrow interval stops when it is narrow by chance; with Student's law at
-//! 95 % such intervals held the truth in as few as 90 % of simulated points. So each look is at
-//! [`LOOK`], with which 95 % hold it ([`CONFIDENCE`]) where rounds scatter evenly about a middle, much or
-//! little (the tests simulate it). Where they do not, fewer do: of rounds of which a quarter cost a third
-//! more, four intervals in five. Rounds beside each other are alike, since a machine drifts for seconds and
-//! minutes: of many rounds ([`BATCHES`] of at least [`BATCH_ROUNDS_MIN`]) the error is that of batches of
-//! successive ones ([`nilometer_stat::Trimmed::of_batches`]). *Of fewer it takes rounds for independent, and
-//! where the machine drifts it is too small*: to compare runs, use `--rounds 100 --rounds-max 100`. As
-//! each round sets everything up anew, what changes with that, as the place of buffers does, is in the
-//! interval; what changes in the machine from one run to the next, as where a
-//! hypervisor has its processors, is in no interval that one run can give. Runs are compared by
+//! A run that looks often and stops at a narrow interval stops when it is narrow by chance; with
+//! Student's law at 95 % such intervals contained the truth in as few as 90 % of simulated points. So
+//! each look is at [`LOOK`], with which 95 % contain it ([`CONFIDENCE`]) where rounds scatter evenly
+//! about a middle, much or little (the tests simulate it). Where they do not, fewer do: if a quarter of
+//! the rounds cost a third more, four intervals in five. Rounds beside each other are alike, since a
+//! machine drifts for seconds and minutes: of many rounds ([`BATCHES`] of at least
+//! [`BATCH_ROUNDS_MIN`]) the error is that of batches of successive ones
+//! ([`nilometer_stat::Trimmed::of_batches`]). *With fewer rounds they are assumed independent, and if
+//! the machine drifts the error is too small*: to compare runs, use `--rounds 100 --rounds-max 100`.
+//! As each round sets everything up anew, what changes with that, such as the place of buffers, is in
+//! the interval; what changes in the machine from one run to the next, such as where a hypervisor
+//! places its processors, is in no interval that one run can give. Runs are compared by
 //! [`super::repeat`].
 
 use nilometer_stat::trimmed::VALUES_MIN;
@@ -32,17 +34,17 @@ use nilometer_stat::{ConfidenceInterval, Trimmed};
 
 /// Rounds before the first look, unless fewer are requested.
 pub const ROUNDS_MIN: u32 = 8;
-/// What an interval says of itself: the share of points whose truth it holds.
+/// The stated confidence of an interval: the share of points whose truth it contains.
 pub const CONFIDENCE: f64 = 0.95;
-/// What Student's law is asked for at each look.
+/// The level of Student's law at each look.
 pub const LOOK: f64 = 0.975;
 /// A price is reported when half its interval is at most this share of it.
 pub const HALF_WIDTH_MAX: f64 = 0.1;
-/// Batches of successive rounds, of which the error of many rounds is taken.
+/// Batches of successive rounds, from which the error of many rounds is computed.
 pub const BATCHES: usize = 12;
 /// Rounds of the shortest batch.
 pub const BATCH_ROUNDS_MIN: usize = VALUES_MIN;
-/// The share of points that may stay untold in a run that has succeeded.
+/// The share of points that may stay unreported in a run that has succeeded.
 pub const UNTOLD_MAX: f64 = 0.1;
 
 /// The rounds of a point.
@@ -50,18 +52,18 @@ pub const UNTOLD_MAX: f64 = 0.1;
 pub struct Rounds {
     prices: Vec<f64>,
     discarded: u32,
-    /// So many are kept when it is looked at next.
+    /// The number of kept rounds at the next look.
     next_look: usize,
     most: u32,
     is_told: bool,
 }
 
-/// What the rounds of a point tell.
+/// The result of a point's rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
-    /// Processor seconds for a frame, with its error; none of too few rounds.
+    /// Processor seconds for a frame, with its error; `None` if there are too few rounds.
     pub seconds: Option<Trimmed>,
-    /// Why it is not told; none where it is.
+    /// Why it is not reported; `None` if it is.
     pub not_told: Option<String>,
     /// Rounds that were kept.
     pub rounds: u32,
@@ -70,7 +72,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// The interval of frames per processor second; none where it reaches to a price of nothing.
+    /// The interval of frames per processor second; `None` if it reaches a price of zero.
     pub fn rate_interval(&self) -> Option<ConfidenceInterval> {
         let ConfidenceInterval { low, high } = self.seconds?.interval(LOOK);
         (low > 0.0).then(|| ConfidenceInterval { low: 1.0 / high, high: 1.0 / low })
@@ -143,7 +145,7 @@ impl Rounds {
         })
     }
 
-    /// What they tell, once no more are wanted.
+    /// Their result, once no more are needed.
     pub fn price(&self) -> Price {
         let not_told = if self.is_told { None } else { self.look() };
         let rounds = self.prices.len() as u32;
@@ -174,8 +176,8 @@ mod tests {
         rounds.price()
     }
 
-    /// Of many points: the share whose interval holds the truth, the share that is told, and the mean
-    /// number of rounds.
+    /// For many points: the share whose interval contains the truth, the share that is reported, and
+    /// the mean number of rounds.
     fn simulated(draw: impl Fn(&mut Rng) -> f64, most: u32) -> [f64; 3] {
         const POINTS: u64 = 1_500;
         let (mut holds, mut told, mut rounds) = (0, 0, 0);
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_truth_of_even_scatter_though_it_is_looked_often() {
-        // Flat, as on a quiet machine: the first look tells.
+        // Flat, as on a quiet machine: the first look suffices.
         let [holds, told, rounds] = simulated(|rng| 1.0 + 0.03 * rng.normal(), 120);
         assert!(holds >= 0.93 && told > 0.999 && rounds < 8.1, "{holds} {told} {rounds}");
         for scatter in [0.08, 0.12, 0.16, 0.2, 0.3] {
@@ -207,7 +209,7 @@ mod tests {
         assert!(holds >= 0.93 && told > 0.99 && rounds < 24.0, "{holds} {told} {rounds}");
     }
 
-    /// Sixty rounds of a machine that drifts, as three runs that are held against each other have.
+    /// Sixty rounds of a machine that drifts, as in three runs that are compared.
     #[test]
     fn many_rounds_of_a_machine_that_drifts_hold_the_truth() {
         const POINTS: u64 = 1_500;
@@ -226,7 +228,7 @@ mod tests {
         assert!(holds as f64 >= 0.93 * POINTS as f64, "{holds} of {POINTS}");
     }
 
-    /// What the essay says of rounds with two prices, so that 95 % is not taken for theirs.
+    /// The essay's claim about rounds with two prices, so that 95 % is not assumed for them.
     #[test]
     fn of_two_prices_fewer_intervals_hold_the_truth() {
         let [often, seldom] = [1.0, 1.3];

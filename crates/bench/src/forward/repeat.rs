@@ -1,11 +1,11 @@
-//! Results of several runs held against each other: whether they told the same.
+//! Compares the results of several runs: whether they reported the same.
 //!
 //! Each point that two runs have reported gives a difference of prices, and the interval of that difference
-//! (Yuen's, [`nilometer_stat::Trimmed::difference`]) is to hold nought. Of many differences some would not
-//! by chance; so each interval is asked for at `1 - 5 %/m`, with `m` of them (Bonferroni): then in 95 of 100
-//! comparisons of runs that do not differ none of all stands apart, if their rounds scatter evenly and *their
-//! number was fixed beforehand* (`--rounds` and `--rounds-max` the same). A run that stops when its interval
-//! is narrow has errors that are narrow by chance, and such runs stand apart more often.
+//! (Yuen's, [`nilometer_stat::Trimmed::difference`]) should contain zero. Of many differences some would not
+//! by chance; so each interval is taken at `1 - 5 %/m`, with `m` of them (Bonferroni): then in 95 of 100
+//! comparisons of runs that do not differ no difference stands out, if their rounds scatter evenly and
+//! *their number was fixed beforehand* (`--rounds` and `--rounds-max` the same). A run that stops when its
+//! interval is narrow has errors that are narrow by chance, and such runs stand out more often.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ fn price(point: &Point) -> Option<Trimmed> {
     Some(Trimmed { mean: cost.mean, error: cost.error, degrees: cost.degrees })
 }
 
-/// Why `earlier` cannot be held against a run with this `seed` and these `seconds` of a round; none if it can.
+/// Why `earlier` cannot be compared with a run with this `seed` and these `seconds` of a round;
+/// `None` if it can.
 pub fn differs(earlier: &Forwarding, seed: u64, seconds: f64) -> Option<String> {
     if earlier.seed != seed {
         return Some(format!("it was run with --seed {}, and this with {seed}", earlier.seed));

@@ -1,4 +1,4 @@
-//! `forward.json`: what a run came to, under names fixed for scripts.
+//! `forward.json`: the results of a run, under names fixed for scripts.
 
 use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
@@ -26,26 +26,26 @@ pub struct Point {
     pub forwarded_pps_range: [f64; 2],
     /// Whether the generator kept its pace in most rounds, and so `offered_pps` is the requested load.
     pub is_paced: bool,
-    /// Frames that another of their flow had overtaken, of all rounds.
+    /// Frames overtaken by another of their flow, in all rounds.
     pub disordered: u64,
     /// The share of the offered frames that the tester's own ring lost, in the worst round: they were
     /// forwarded, and are not in `forwarded_pps`.
     pub unheard_share: f64,
-    /// Forwarded frames per processor second of the device; none where that is not told.
+    /// Forwarded frames per processor second of the device; absent if not reported.
     pub packets_per_cpu_second: Option<f64>,
-    /// What holds it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as far as the rounds
-    /// go; none where a price of nothing is in it.
+    /// The interval that contains it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as
+    /// far as the rounds show; absent if it includes a price of zero.
     #[serde(default)]
     pub packets_per_cpu_second_interval: Option<ConfidenceInterval>,
-    /// The same in the worst and in the best round; none where the difference is lost in any.
+    /// The same in the worst and in the best round; absent if the difference is lost in the noise in any.
     pub packets_per_cpu_second_range: Option<[f64; 2]>,
     /// Whether half that interval is at most a tenth of the price.
     #[serde(default)]
     pub told: bool,
-    /// Why it is not told.
+    /// Why it is not reported.
     #[serde(default)]
     pub not_told: Option<String>,
-    /// The price itself, told or not: nanoseconds of processor time for a forwarded frame.
+    /// The price itself, reported or not: nanoseconds of processor time for a forwarded frame.
     #[serde(default)]
     pub packet_cpu_ns: Option<Cost>,
     /// Rounds that count.
@@ -54,7 +54,7 @@ pub struct Point {
     /// Rounds that were discarded because others disturbed them.
     #[serde(default)]
     pub rounds_discarded: u32,
-    /// Which way frames took through our router, of all rounds.
+    /// The paths of frames through our router, in all rounds.
     #[serde(default)]
     pub paths: Option<Paths>,
     /// Processor seconds per second of load, generator and sink included.
@@ -91,7 +91,7 @@ pub struct Forwarding {
     /// The share of all processors that others could use in a round that counts.
     #[serde(default)]
     pub others_max: f64,
-    /// The share of points whose truth is in its interval.
+    /// The share of points whose interval contains the truth.
     #[serde(default)]
     pub confidence: f64,
     /// Half an interval, as a share of the price, up to which a point is reported.
@@ -108,7 +108,7 @@ pub struct Forwarding {
     pub ports: Vec<String>,
     /// The points, by device, variant, length and rate.
     pub points: Vec<Point>,
-    /// These prices against those of earlier runs, where such were given.
+    /// These prices compared with those of earlier runs, if any were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// What is not as requested, and why.
@@ -116,7 +116,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Whether so few points are not told that the run has succeeded.
+    /// Whether few enough points are unreported for the run to have succeeded.
     pub fn is_told(&self) -> bool {
         (self.points.len() - self.points_told) as f64 <= UNTOLD_MAX * self.points.len() as f64
     }

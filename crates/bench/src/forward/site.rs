@@ -53,7 +53,7 @@ impl Site {
     /// Links for a device, or without one, that carry IP packets of `mtu_bytes`; the hosts' ends are up.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// If the kernel refuses.
     pub fn build(has_device: bool, mtu_bytes: u32) -> Result<Site> {
         let (left, right) = (quiet()?, quiet()?);
         let middle = has_device.then(quiet).transpose()?;
@@ -86,10 +86,10 @@ impl Site {
         self.middle.as_ref().expect("a site with a device")
     }
 
-    /// Lets the kernel forward, with no question open.
+    /// Lets the kernel forward, with all neighbours known.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// If the kernel refuses.
     pub fn forward_by_kernel(&self) -> Result<()> {
         self.middle().write_sysctl("net/ipv4/ip_forward", "1")?;
         self.middle().enter(|| {
@@ -130,7 +130,7 @@ pub fn first_hop(has_device: bool) -> MacAddress {
     if has_device { PORTS[0].1 } else { SINK.1 }
 }
 
-/// Whether this process may build a site; an error says in one line what it lacks.
+/// Whether this process may build a site; the error says in one line what it lacks.
 ///
 /// # Errors
 /// Without root.

@@ -3,23 +3,24 @@
 //! Both are AF_XDP ports. The thread sends a burst, [`TICK`] of the load, as soon as the last frame of the
 //! burst is due, takes what has come, and waits for the next burst.
 //!
-//! What generator and sink cost is measured on a bare link and subtracted from a device's run. That is right
-//! only if they do the same in both. So bursts are always as long, also when the generator is late: it never
-//! sends what happens to be due. And it waits without sleeping, and says for how long ([`Run::waited`]): a
-//! sleep costs half as much as a burst of 15 frames, and a generator whose device keeps it busy for almost a
-//! whole `TICK` skips some of its sleeps, which the one on the bare link never does. With sleeps the price of
-//! Linux at 300,000 frames a second was 1,014 to 1,143 ns from one run to the next; it is 1,216 to 1,243
-//! without, as at 100,000. Only on a machine with one processor does it sleep, as the device needs that.
+//! The cost of generator and sink is measured on a bare link and subtracted from a device's run. That is
+//! right only if they do the same in both. So bursts always have the same length, also when the generator is
+//! late: it never sends all that happens to be due. And it waits without sleeping, and reports for how long
+//! ([`Run::waited`]): a sleep costs half as much as a burst of 15 frames, and a generator whose device keeps
+//! it busy for almost a whole `TICK` skips some of its sleeps, which the one on the bare link never does.
+//! With sleeps the price of Linux at 300,000 frames a second was 1,014 to 1,143 ns from one run to the next;
+//! it is 1,216 to 1,243 without, as at 100,000. Only on a machine with one processor does it sleep, as the
+//! device needs that.
 //!
 //! # The check on itself
 //!
 //! A frame that could not be sent within [`LATE`] of its moment is given up and counted as missed: a
-//! generator that was held up does not make up for it with an unrequested burst. A run in
-//! which more than [`MISSED_MAX`] of the frames were missed did not offer what was asked; its figures
-//! are those of the load that was offered, and the run says so ([`Run::is_paced`]).
+//! generator that was held up does not make up for it with an unrequested burst. A run in which more
+//! than [`MISSED_MAX`] of the frames were missed did not offer the requested load; its figures are
+//! those of the load that was offered, and the run reports that ([`Run::is_paced`]).
 //!
-//! Each frame carries the number of its run and its own. What comes of another run is not counted,
-//! and a run ends when nothing has come for a while, so that what is in a queue is not lost to it.
+//! Each frame carries the number of its run and its own. Frames of another run are not counted, and
+//! a run ends when nothing has come for a while, so that what is in a queue is not lost to it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -37,15 +38,15 @@ use nilometer_linux::xdp::{XdpConfig, XdpPort};
 
 /// How much of the load a burst is.
 pub const TICK: Duration = Duration::from_micros(50);
-/// After so long a frame is no longer sent.
+/// After this long a frame is no longer sent.
 pub const LATE: Duration = Duration::from_millis(1);
-/// The share of missed frames from which on the load was not that which was asked for.
+/// The share of missed frames from which on the load was not the requested one.
 pub const MISSED_MAX: f64 = 0.02;
 /// The longest burst; what has come is taken after each.
 const BATCH: u64 = 64;
-/// A run is over when nothing has come for so long.
+/// A run is over when nothing has arrived for this long.
 const SILENCE: Duration = Duration::from_millis(50);
-/// And at the latest so long after its last frame.
+/// And at the latest this long after its last frame.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Buffers of both ports.
 const BUFFERS: u32 = 8_192;
@@ -64,13 +65,13 @@ pub struct Load {
 pub struct Run {
     /// Frames that were sent.
     pub sent: u64,
-    /// Frames that were given up, because their moment had passed.
+    /// Frames that were given up because their moment had passed.
     pub missed: u64,
     /// Frames that came back, of this run.
     pub delivered: u64,
-    /// Those that came after one of the same flow with a greater number.
+    /// Those that arrived after one of the same flow with a greater number.
     pub disordered: u64,
-    /// Frames that the tester itself lost: they came to the sink while its ring was full.
+    /// Frames that the tester itself lost: they reached the sink while its ring was full.
     pub unheard: u64,
     /// How long was sent, in seconds.
     pub seconds: f64,
@@ -84,7 +85,7 @@ impl Run {
         self.missed as f64 <= (self.sent + self.missed) as f64 * MISSED_MAX
     }
 
-    /// The share of what was sent that the tester itself lost.
+    /// The share of sent frames that the tester itself lost.
     pub fn unheard_share(&self) -> f64 {
         self.unheard as f64 / self.sent.max(1) as f64
     }
@@ -119,10 +120,10 @@ impl Tester {
         Ok(Tester { memory, source, sink, waiting, came, run: 0, sleeps })
     }
 
-    /// Offers a load and counts what comes.
+    /// Offers a load and counts what arrives.
     ///
     /// # Errors
-    /// When a port fails, or when more comes than was sent.
+    /// When a port fails, or when more arrives than was sent.
     pub fn offer(&mut self, frames: &Frames, load: Load) -> Result<Run> {
         self.run += 1;
         let (mut run, mut next) = (Run::default(), [0; FLOWS]);
@@ -157,13 +158,13 @@ impl Tester {
         Ok(run)
     }
 
-    /// Waits until then; how much of this thread's processor time that took.
+    /// Waits until `due`; returns how much of this thread's processor time that took.
     fn wait_until(&self, due: Instant) -> Duration {
         if self.sleeps {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             return Duration::ZERO;
         }
-        // (Not by the clock on the wall: others who take the processor meanwhile are not this thread's time.)
+        // (Not wall-clock time: time that others get the processor meanwhile is not this thread's.)
         let from = thread_time();
         while Instant::now() < due {
             hint::spin_loop();
@@ -171,7 +172,7 @@ impl Tester {
         thread_time() - from
     }
 
-    /// Sends so many frames, as far as there is room; how many.
+    /// Sends `count` frames, as far as there is room; returns how many.
     fn send(&mut self, frames: &Frames, first: u32, count: u64) -> Result<u64> {
         for number in 0..count as u32 {
             let Some(buffer) = self.memory.take() else { break };
@@ -185,7 +186,7 @@ impl Tester {
         Ok(taken as u64)
     }
 
-    /// Takes what has come; how many frames, of this run or not.
+    /// Takes what has arrived; returns how many frames, of this run or not.
     fn take(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<usize> {
         self.came.clear();
         let count = self.sink.receive(&mut self.memory, &mut self.came, 4 * BATCH as usize)?;

@@ -117,7 +117,7 @@ fn runs_that_tell_the_same_are_told_from_those_that_do_not() {
     let apart = compare(&[&run(500.0, true), &run(560.0, true), &run(505.0, true)]);
     assert_eq!(apart.apart.len(), 4, "{apart:?}");
     assert!(apart.shown()[1].contains("500 ns in run 0, 560 ns in run 1"), "{:?}", apart.shown());
-    // What is not told is not held against anything.
+    // What is not reported is not compared with anything.
     let untold = compare(&[&run(500.0, true), &run(900.0, false)]);
     assert_eq!((untold.differences, untold.apart.len()), (0, 0));
     assert_eq!(untold.points, [[2, 2], [2, 0]]);
@@ -135,7 +135,7 @@ fn a_generator_that_was_held_up_says_so() {
     assert_eq!(without_interrupts(doubts(&[point])).len(), 1);
 }
 
-/// What is said of points, and not of the kernel that this runs on.
+/// The doubts about points, and not those about the kernel that this runs on.
 fn without_interrupts(said: Vec<Doubt>) -> Vec<String> {
     let said = said.iter().filter(|doubt| **doubt != Doubt::InterruptsApart);
     said.map(Doubt::to_string).collect()

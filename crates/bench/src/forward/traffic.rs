@@ -1,13 +1,13 @@
-//! What is forwarded: UDP datagrams of many flows, each with its number; and what stands in the way.
+//! The traffic: UDP datagrams of many flows, each with its number; and the routes and filters that it passes.
 //!
-//! Flows, routes and filters are drawn from a seed, so that a run can be repeated. Addresses of packets
-//! are of 198.18.0.0/15 alone (RFC 2544, appendix C.2.2); routes may be to anywhere.
+//! Flows, routes and filters are drawn from a seed, so that a run can be repeated. Packets have
+//! addresses of 198.18.0.0/15 only (RFC 2544, appendix C.2.2); routes may lead anywhere.
 //!
 //! The routes are as long as those of the Internet are, two thirds of them /24, and an eighth lies
 //! within the network that the packets go to, so that a lookup has something to choose from. The
-//! filters are of ClassBench's kinds: pairs of prefixes, of which either may be long, short or absent,
-//! a protocol, and a range of ports. Filters of UDP permit and others deny, so that the datagrams
-//! pass, each after a search in earnest.
+//! filters are of ClassBench's kinds: pairs of prefixes, of which either may be long, short or
+//! absent, a protocol, and a range of ports. Filters of UDP permit and others deny, so that the
+//! datagrams pass, each after a real search.
 
 use std::fmt::Write as _;
 
@@ -63,8 +63,9 @@ impl Frames {
         frame[NUMBER_AT + 4..NUMBER_AT + 8].copy_from_slice(&number.to_be_bytes());
     }
 
-    /// The run and the number of a frame, if it is one of these: of the length, addresses and ports of the
-    /// flow that its number says. (Of a hundred million hostile ones, some have a number where ours do.)
+    /// The run and the number of a frame, if it is one of these: with the length, addresses and ports of
+    /// the flow that belongs to its number. (Of a hundred million foreign ones, some have a number where
+    /// ours do.)
     #[inline]
     pub fn number_of(&self, frame: &[u8]) -> Option<(u32, u32)> {
         let word = |at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
@@ -96,7 +97,7 @@ fn datagram(rng: &mut Rng, bytes: u16, to: MacAddress) -> Vec<u8> {
     frame
 }
 
-/// So many different prefixes, as they are written; the one that covers all packets is the first.
+/// `count` different prefixes, as text; the one that covers all packets is the first.
 pub fn routes(seed: u64, count: usize) -> Vec<String> {
     let mut rng = Rng::new(seed, DRAW_ROUTES, 0);
     let mut seen = std::collections::HashSet::new();
@@ -132,7 +133,7 @@ pub struct Drawn {
 
 const UDP: u8 = 17;
 
-/// So many filters.
+/// `count` filters.
 pub fn filters(seed: u64, count: usize) -> Vec<Drawn> {
     let mut rng = Rng::new(seed, DRAW_FILTERS, 0);
     (0..count).map(|_| filter(&mut rng)).collect()
@@ -181,7 +182,7 @@ impl Drawn {
             && other.ports.0 <= self.ports.1
     }
 
-    /// As our router takes it.
+    /// In the form that our router takes.
     pub fn section(&self) -> FilterSection {
         FilterSection {
             action: if self.protocol == UDP { ActionName::Permit } else { ActionName::Deny },

@@ -2,32 +2,33 @@
 //!
 //! # Whose time is counted
 //!
-//! A packet that crosses a veth is delivered in a soft interrupt, which runs in the sending thread and
-//! is billed to that thread; what is too long for that goes on in the kernel's `ksoftirqd`, and where
-//! an interface polls by a thread of its own, in `napi/...`. So the time of the measuring thread, of
-//! the device's thread, and of those kernel threads is all that the traffic cost. These are the kernel's own
-//! sums in nanoseconds of what each thread ran (`CLOCK_THREAD_CPUTIME_ID`, `schedstat`), without what a
-//! hypervisor took away (its stolen time is not the thread's where the kernel is told of it), and not its
-//! samples at clock ticks, of which `/proc/stat`, `getrusage` and control groups are made: of those a load of
-//! 0.15 s has 15. Where soft interrupts are accounted apart (`CONFIG_IRQ_TIME_ACCOUNTING`), these sums do
-//! not have them, and all prices are too low; then that is warned of.
+//! A packet that crosses a veth is delivered in a soft interrupt, which runs in the sending thread and is
+//! charged to that thread; longer work continues in the kernel's `ksoftirqd` or, if an interface polls in
+//! a thread of its own, in `napi/...`. So the time of the measuring thread, of the device's thread, and
+//! of those kernel threads is all that the traffic cost. These are the kernel's own sums in nanoseconds
+//! of what each thread ran (`CLOCK_THREAD_CPUTIME_ID`, `schedstat`), without what a hypervisor took away
+//! (stolen time is not charged to the thread if the hypervisor reports it), and not its samples at clock
+//! ticks, which `/proc/stat`, `getrusage` and control groups use: a load of 0.15 s has 15 of those. Where
+//! soft interrupts are accounted separately (`CONFIG_IRQ_TIME_ACCOUNTING`), these sums do not include
+//! them, and all prices are too low; a warning says so.
 //!
-//! What it does not see is what an idle processor does in an interrupt, which is billed to no thread: part of
-//! what another processor hands over to it (the variant `ordered`), for one. And where an interface's polling is put off (`napi_defer_hard_irqs` and
-//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to the thread that it interrupts, if any. A device on such interfaces looks cheaper than it is.
+//! The sums do not include what an idle processor does in an interrupt, which is charged to no thread: part of what
+//! another processor passes to it (the variant `ordered`), for one. And where an interface's polling is put off
+//! (`napi_defer_hard_irqs` and `gro_flush_timeout`), a timer's interrupt does the work, and is charged to the
+//! thread that it interrupts, if any. A device on such interfaces looks cheaper than it is.
 //!
 //! Counters of the processor (instructions, cycles) would be disturbed less by others than time is; virtual
-//! machines mostly have none, so they are not asked for.
+//! machines mostly have none, so they are not used.
 //!
 //! # Disturbances
 //!
 //! Others do not add to that time, but they change it: they evict what the caches hold, and a thread that
 //! waited for its processor finds more frames at once, which is cheaper for each. Against the second the
 //! measuring thread and the device's have the highest priority that is not real time ([`raise`]). Where
-//! sessions or control groups share processors among themselves first, that counts within ours alone; on a
-//! machine that others keep busy, `chrt -r 1` before the command gives it priority over them all. It is not done
-//! unasked: others have next to nothing meanwhile. A run is
-//! *disturbed*, and does not count, in which
+//! processors are first shared among sessions or control groups, that priority counts only within ours;
+//! on a machine that others keep busy, `chrt -r 1` before the command gives it priority over them all.
+//! It is not the default, since it leaves others next to nothing meanwhile. A run is *disturbed*, and
+//! does not count, in which
 //!
 //! - these threads, ready to run, waited for a processor for more than [`HELD_UP_MAX`] of it (the kernel's sum
 //!   in nanoseconds, `schedstat`),
@@ -47,7 +48,7 @@ use rustix::process::{Pid, setpriority_process};
 
 /// The niceness of the tester and of the device under test.
 const HIGHEST: i32 = -20;
-/// How a kernel was built takes less.
+/// The largest kernel configuration that is read; real ones are smaller.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// The kernel's threads that carry on with packets.
@@ -57,7 +58,7 @@ pub struct KernelThreads {
 }
 
 impl KernelThreads {
-    /// Those that there are now.
+    /// The threads that exist now.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -66,7 +67,7 @@ impl KernelThreads {
         for entry in fs::read_dir("/proc").context("cannot read /proc")? {
             let name = entry.context("cannot read /proc")?.file_name();
             let Some(number) = name.to_str().filter(|n| n.parse::<u32>().is_ok()) else { continue };
-            // A process that has ended meanwhile is none of the kernel's.
+            // A process that has ended meanwhile is not a kernel thread.
             let comm = system_text(format!("/proc/{number}/comm")).unwrap_or_default();
             if comm.starts_with("ksoftirqd/") || comm.starts_with("napi/") {
                 processes.push(number.to_owned());
@@ -95,7 +96,7 @@ pub const STOLEN_MAX: f64 = 0.05;
 /// What the machine did during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// All of its processors, without what kept them awake.
+    /// The use of all processors, without that of the threads that keep them awake.
     pub machine: MachineUse,
     /// How long our threads waited for a processor, in seconds.
     pub held_up: f64,
@@ -118,8 +119,8 @@ pub fn raise(thread_id: i32) {
     let _ = setpriority_process(Pid::from_raw(thread_id), HIGHEST);
 }
 
-/// Whether this kernel accounts soft interrupts apart from the threads that they run in; none where it
-/// does not say how it was built.
+/// Whether this kernel accounts soft interrupts separately from the threads that they run in; `None`
+/// if its configuration is not available.
 pub fn are_interrupts_apart() -> Option<bool> {
     let built = match fs::File::open("/proc/config.gz") {
         Ok(file) => {

@@ -1,9 +1,9 @@
-//! The flows of the pipeline's bench, and the order in which their frames come.
+//! The flows of the pipeline's bench, and the order in which their frames arrive.
 //!
-//! A header is drawn as those of `route bench classify` are: three of four from filters, the others by
-//! chance. In every second one the destination is exchanged for an address of a uniform prefix of the
-//! table: filters name some hundred networks, and a lookup that finds the same ones over and over in the
-//! cache would be no lookup in a full table. A header that no router would forward (a martian, a group, a
+//! A header is drawn as for `route bench classify`: three of four from filters, the others at random. In
+//! every second one the destination is replaced by an address of a uniformly drawn prefix of the table:
+//! filters name some hundred networks, and a lookup that finds the same ones in the cache over and over
+//! would not be one in a full table. A header that no router would forward (a martian, a group, a
 //! destination without a route) is left out, and so is one that was drawn before.
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use super::machine::unlooked;
 use super::tables::{NEXT_HOPS, Routes, below, gateway, stream};
 use super::{Options, Variant};
 
-/// Headers that are drawn for each that is wanted: outputs have unequal shares of them.
+/// Headers that are drawn for each one needed: outputs have unequal shares of them.
 const DRAWN_PARTS: usize = 5;
 const WANTED_PARTS: usize = 4;
 /// Attempts for each.
@@ -87,14 +87,14 @@ fn is_forwarded(key: &Key<u32>) -> bool {
         && key.destination >> 28 != 0xe
 }
 
-/// Headers in the order in which their frames come: a batch for each port, port by port, turn by turn.
+/// Headers in the order in which their frames arrive: a batch for each port, port by port, turn by turn.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     keys: Arc<[Key<u32>]>,
 }
 
 impl Sequence {
-    /// Every turn has as many frames for each output as for the others, in an order left to chance.
+    /// Every turn has as many frames for each output as for the others, in random order.
     ///
     /// # Errors
     /// When the flows of some output are too few for a turn.

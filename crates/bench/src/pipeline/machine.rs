@@ -85,7 +85,7 @@ impl Machine {
     /// A router of empty queues.
     ///
     /// # Errors
-    /// When it cannot be as described.
+    /// If the options are invalid.
     pub fn new(
         routes: &Routes,
         rules: &[Rule<u32>],

@@ -1,21 +1,21 @@
-//! The whole pipeline without devices: what a packet costs on one core, and where its time goes.
+//! The whole pipeline without devices: the cost of a packet on one core, and where its time goes.
 //!
 //! A router of some ports stands in memory with a full table, a thousand filters, distributed queueing
-//! and a discipline at each output. Frames of a million flows lie ready in buffers; one thread does what
-//! a driver does, over and over: each port receives a batch of 64, the router is told the time, each
-//! output transmits what its link may carry. What a device would do, to put frames into buffers and
-//! to take them away, is done between the timed stretches.
+//! and a discipline at each output. Frames of a million flows lie ready in buffers; one thread does
+//! what a driver does, over and over: each port receives a batch of 64, the router's timers run, each
+//! output transmits what its link may carry. A device's work, putting frames into buffers and taking
+//! them away, is done between the timed stretches.
 //!
 //! **Load.** Time is virtual: a turn takes as long as 64 frames on a link, and links are such that all
-//! of them together carry [`LINKS_PPS`] frames a second, so that distributed queueing comes by about as
-//! often for a packet as it would on a router at the speed that is aimed at. Every output starts with a
-//! backlog, and the frames of a turn are dealt evenly to outputs: what comes is what goes, queues stay
-//! as long as they are, and nothing is dropped.
+//! of them together carry [`LINKS_PPS`] frames a second, so that distributed queueing runs about as
+//! often per packet as it would on a router at the intended speed. Every output starts with a backlog,
+//! and the frames of a turn are dealt evenly to outputs: as much leaves as arrives, queues keep their
+//! length, and nothing is dropped.
 //!
 //! **Time.** A rate is packets per second of the thread's CPU time, the median of rounds. Stages are
 //! timed by the processor's counter at each passage from one stage to the next, in every second stretch
-//! of a round; the rate is that of the other stretches, in which there is no probe. The sum of the stages
-//! is held against it: [`SUM_OFF_MAX`] is allowed. A passage through a stage of
+//! of a round; the rate is that of the other stretches, in which there is no probe. The sum of the
+//! stages is compared with it: a deviation of [`SUM_OFF_MAX`] is allowed. A passage through a stage of
 //! more than [`rounds::INTERRUPTED`] ticks a packet was interrupted by the system; it is left out, and
 //! counted.
 
@@ -71,7 +71,7 @@ pub struct Options {
     pub table: Option<PathBuf>,
     /// The file of filters; without it, those of the folder of data, or drawn ones.
     pub rules: Option<PathBuf>,
-    /// Different flows, each of which has one frame in a round of as many frames.
+    /// The number of different flows, each with one frame in a round of as many frames.
     pub flows: usize,
     /// Frames of a round.
     pub frames: usize,
@@ -91,7 +91,7 @@ pub struct Options {
     pub seed: u64,
     /// What is timed, in this order.
     pub variants: Vec<Variant>,
-    /// Places of the flow cache of each run; none where it is off.
+    /// Places of the flow cache of each run; `None` if it is off.
     pub caches: Vec<Option<usize>>,
     /// Frames that a port receives at once, 1 to [`nilometer_router::pipeline::BATCH`].
     pub batch: usize,
@@ -136,14 +136,14 @@ pub struct Configuration {
     pub rounds: u32,
 }
 
-/// What came out of one run.
+/// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Times {
     /// What was switched off.
     pub variant: Variant,
-    /// Places of the flow cache; none where it was off.
+    /// Places of the flow cache; `None` if it was off.
     pub flow_cache: Option<usize>,
-    /// Of what it was asked, the part that it knew.
+    /// The share of its lookups that were hits.
     pub flow_cache_hits: Option<f64>,
     /// Million packets a second of CPU time.
     pub mpps: f64,
@@ -167,9 +167,9 @@ pub struct Times {
     pub filtered: f64,
     /// Broadcasts of distributed queueing since the beginning.
     pub broadcasts: u64,
-    /// Which way packets took since the beginning; there are no shortcuts past this pipeline.
+    /// The paths that packets took since the beginning; there are no shortcuts past this pipeline.
     pub paths: Paths,
-    /// Packets that were dropped since the beginning, by reason; nothing else is a reason.
+    /// Packets that were dropped since the beginning, by reason; a reason without drops is absent.
     pub dropped: BTreeMap<String, u64>,
     /// Stretches that were interrupted and left out of the stages.
     pub interrupted: u64,
@@ -187,7 +187,7 @@ impl Times {
     }
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct PipelineTimes {
     /// The first run.
@@ -324,7 +324,7 @@ impl Options {
     /// Whether all is within its limits.
     ///
     /// # Errors
-    /// What is not.
+    /// If a value is not.
     pub fn check(&self) -> Result<()> {
         let (ports, turn) = (self.ports, self.turn());
         ensure!(

@@ -1,7 +1,7 @@
 //! Buffers of the pipeline's bench, used round about, and the frames that are put into them.
 //!
-//! A buffer that came back is used again when all others have been: no frame is found in the first
-//! cache because its buffer was used a moment ago, as it would be on a stack of free buffers.
+//! A returned buffer is reused only after all others: no frame is in the first-level cache because
+//! its buffer was used a moment ago, as it would be with a stack of free buffers.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// So many buffers, all of them free.
+    /// `buffers` buffers, all of them free.
     pub fn new(buffers: u32) -> Pool {
         let bytes = vec![0; buffers as usize * BUFFER_BYTES];
         let span = bytes.as_ptr_range();

@@ -157,8 +157,8 @@ impl Clocked {
         clocked
     }
 
-    /// Receives until the backlog is there, or the discipline has shown that it does not let it grow so
-    /// far; from then on links are at work.
+    /// Receives until the backlog is reached, or the discipline has shown that it does not let it grow
+    /// that far; from then on links transmit.
     fn fill_queues(&mut self) {
         for _ in 0..FILLING_FRAMES / self.batch {
             let fabric = self.machine.router.fabric();
@@ -186,7 +186,7 @@ impl Clocked {
         }
     }
 
-    /// One turn: every port receives, and the router is told the time.
+    /// One turn: every port receives, and the router's timers run.
     #[inline]
     fn receive(&mut self, turn: usize, probe: &mut impl Probe) {
         let (router, memory) = (&mut self.machine.router, &mut self.memory);
@@ -222,7 +222,7 @@ impl Clocked {
         rounds
     }
 
-    /// Puts frames into buffers; and then, timed, passes them.
+    /// Puts frames into buffers, and then passes them, timed.
     fn stretch(&mut self, probe: &mut impl Watch, round: &mut Round) {
         self.make_ready(self.turns_of_stretch);
         let begun = thread_time();

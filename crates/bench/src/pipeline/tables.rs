@@ -53,7 +53,7 @@ const LENGTHS: [(u32, u64); 17] = [
     (28, 1),
     (32, 9),
 ];
-/// What tells the streams of a seed apart.
+/// What distinguishes the streams of a seed.
 const PREFIXES_PURPOSE: u64 = 0x7072_6566;
 const RULES_PURPOSE: u64 = 0x7275_6c65;
 
@@ -90,8 +90,8 @@ impl Routes {
     /// The table of a file, or a drawn one.
     ///
     /// # Errors
-    /// When the file cannot be read, a line is no prefix, there is none of IPv4, or the engine has no
-    /// room for them.
+    /// When the file cannot be read, a line is not a prefix, there is none of IPv4, or the engine has
+    /// no room for them.
     pub fn find(options: &Options) -> Result<Routes> {
         let Options { ports, engine, seed, .. } = *options;
         let (from, prefixes) = match &options.table {
