@@ -1,9 +1,9 @@
-//! Writes hostile frames to a capture: what the fuzz test feeds to the pipeline, for another router.
+//! Writes hostile frames to a capture: the fuzz test's input, to be replayed to another router.
 //!
 //! `cargo run --release -p nilometer-router --example hostile_frames -- FILE [FRAMES [SEED [PORT]]]`
 //! writes FRAMES frames (10,000) of SEED (1) as a classic capture of Ethernet frames, a microsecond
-//! apart; with PORT only those that come to that port. Replayed to this router and to a kernel with the
-//! same addresses, the two ought to forward the same.
+//! apart; with PORT only the frames that arrive at that port. This router and a kernel with the same
+//! addresses ought to forward the same frames.
 
 use std::env;
 use std::error::Error;

@@ -22,7 +22,7 @@ use nilometer_stat::Rng;
 #[path = "../tests/netlink/mod.rs"]
 mod netlink;
 
-/// Next-hop objects, of which each is behind a port of its own.
+/// Next-hop objects, each behind a port of its own.
 const OBJECTS: u32 = 64;
 /// Groups of eight objects each, by which an eighth of the routes go.
 const GROUPS: u32 = 8;

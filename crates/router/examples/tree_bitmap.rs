@@ -3,8 +3,8 @@
 //! `cargo run --release -p nilometer-router --example tree_bitmap PREFIXES.gz [PAIRS]`: bytes for each
 //! prefix, updates a second, lookups a second by random addresses and by addresses of the prefixes, and
 //! then the DER paper's Figure 27: the rate of a reader while a writer makes 1,000, 10,000 and 100,000
-//! updates a second. The reader's CPU time counts, in pairs of a measurement without updates and one
-//! with (PAIRS, 11), and of their ratios the median, the least and the greatest.
+//! updates a second. The reader's CPU time is measured in PAIRS (11) pairs, one run without updates
+//! and one with them; the median, least and greatest ratios are printed.
 
 use std::fs;
 use std::hint::black_box;

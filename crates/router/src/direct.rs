@@ -2,13 +2,13 @@
 //!
 //! Memory is spent on an answer for each of the 2^24 networks of 24 bits, so that a lookup is one load. A
 //! network with longer routes inside has the number of a *group* of 256 answers in place of its own,
-//! and costs a second load; of the Internet's routes one in a thousand is so long. With answers of two
+//! and costs a second load; one in a thousand of the Internet's routes is that long. With answers of two
 //! bytes the networks alone are 32 MiB, 37 bytes a prefix for 900,000 of them: it is fast where the cache
-//! holds the networks that are asked for, and there is no other line to wait for where it does not.
+//! holds the networks that are looked up, and where it does not there is only this one line to wait for.
 //!
-//! The writer keeps the routes of each /16 (`slots/routes.rs`), and a change of one writes the answers of
-//! its 256 networks again. Each answer is a store, so that a lookup sees a change wholly or not at all;
-//! groups are never changed but written beside the old ones, which wait for readers to pass.
+//! The writer keeps the routes of each /16 (`slots/routes.rs`), and a change to one of them rewrites the
+//! answers of its 256 networks. Each answer is a store, so that a lookup sees a change wholly or not at
+//! all; groups are never changed but written beside the old ones, which wait for readers to pass.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -74,7 +74,7 @@ nilometer_wire::named! {
         PluginLoop = "plugin_loop",
         /// No entry for its label (RFC 3031, 3.18).
         UnknownLabel = "unknown_label",
-        /// Its label stack is broken, longer than what is looked at, or not what its label says.
+        /// Its label stack is malformed, longer than is inspected, or contradicts its label.
         LabelStack = "label_stack",
     }
 }

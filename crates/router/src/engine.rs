@@ -13,9 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The table is the writer's and its readers are the data threads', to send wherever they run. To change
-//! the engine of a running router, make a table of the other, [`ServingFib::load`] it, and exchange the
-//! readers between two batches.
+//! The writer owns the table; its readers can be sent to the data threads. To change the engine of a
+//! running router, make a table of the other, [`ServingFib::load`] it, and exchange the readers between
+//! two batches.
 
 use alloc::boxed::Box;
 use core::str::FromStr;
@@ -48,8 +48,8 @@ nilometer_wire::named! {
         /// IPv4 routes packed by /18 into sorted ranges, in the manner of DXR ([`Ranges`]), up to 65,534 next
         /// hops.
         Dxr = "dxr",
-        /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one of which
-        /// updates are cheap ([`TreeBitmap`]).
+        /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one with cheap
+        /// updates ([`TreeBitmap`]).
         TreeBitmap = "tree_bitmap",
     }
 }
@@ -97,7 +97,7 @@ pub enum EngineFault {
     /// The engine has no table for this family.
     #[error("{0} does not look up IPv6 addresses")]
     Family(Engine),
-    /// So much room there cannot be.
+    /// The table cannot be made that large.
     #[error("{}", Full)]
     Full,
 }
@@ -176,7 +176,7 @@ mod tests {
     use crate::fib::NextHop;
     use crate::prefix::Prefix;
 
-    /// Names are read back, and every engine has its limits where it says.
+    /// Names parse to the same engine, and every engine refuses exactly beyond its stated limits.
     fn hold<A: Routed>(prefix: &str)
     where
         Prefix<A>: FromStr<Err: core::fmt::Debug>,

@@ -1,4 +1,5 @@
-//! What a forwarding information base is asked and told (RFC 1812, 5.2.4.3: longest match).
+//! The interface of a forwarding information base: lookups and updates (RFC 1812, 5.2.4.3: longest
+//! match).
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -16,7 +17,7 @@ pub struct NextHop(pub u16);
 #[error("the forwarding table is full; make it with more room")]
 pub struct Full;
 
-/// Routes, of which the longest that contains an address is its route.
+/// A set of routes: an address's route is the longest prefix that contains it.
 pub trait Fib<A: Address> {
     /// Makes `next` the next hop of `prefix`; returns which it was before, if there was one.
     ///
@@ -47,7 +48,7 @@ pub trait Lookups<A: Address>: Send {
     /// Writes the next hop of each of `addresses`; each lookup sees each change wholly or not at all.
     ///
     /// # Panics
-    /// When there are not as many `next_hops`.
+    /// When `addresses` and `next_hops` differ in length.
     fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]);
 
     /// These `addresses` will be looked up soon: where their lookups begin is brought into the cache.

@@ -2,9 +2,9 @@
 //!
 //! A frame is four bytes (version 1, kind 1 for netlink, and a length in network order that counts them:
 //! FRR's `fpm/fpm.h`) and one or more netlink messages. A connection begins with everything zebra knows, next-hop objects
-//! first, so a reconnection begins a resynchronisation. What zebra exchanges for something else it
-//! may put in one frame as a withdrawal and an announcement of the same prefix; here that is one change,
-//! and a packet that comes in between is not without a route.
+//! first, so a reconnection begins a resynchronisation. Zebra may replace a route by a withdrawal and
+//! an announcement of the same prefix in one frame; here that is one change, so that no packet in
+//! between is without a route.
 //!
 //! Bytes arrive in whatever pieces TCP makes. They are read into a [`Stream`]'s own room and frames are
 //! handed out from there, so that nothing is copied but the cut frame at the end, once in a read.
@@ -45,15 +45,15 @@ pub struct FpmCounters {
     pub bytes: u64,
     /// Frames.
     pub frames: u64,
-    /// Messages that said something.
+    /// Messages that held an update.
     pub messages: u64,
     /// Withdrawals that an announcement in their frame made one change with.
     pub exchanges: u64,
     /// Frames whose rest could not be read: a message contradicted itself.
     pub malformed: u64,
-    /// Routes of the table of the router's own addresses, which zebra does not tell.
+    /// Routes of the table of the router's own addresses, which zebra does not send.
     pub local: u64,
-    /// Messages that told nothing, and why.
+    /// Messages without an update, and why.
     pub ignored: Ignored,
 }
 
@@ -82,10 +82,10 @@ impl Stream {
         &mut self.room[self.end..]
     }
 
-    /// `count` bytes have been put there.
+    /// Records that `count` bytes have been read into the space.
     ///
     /// # Panics
-    /// When there was no space for so many.
+    /// When the space was smaller.
     pub fn filled(&mut self, count: usize) {
         assert!(count <= self.room.len() - self.end, "more bytes than there was space for");
         self.end += count;
@@ -101,10 +101,10 @@ impl Stream {
         self.counters
     }
 
-    /// Appends what the frames that are whole say.
+    /// Appends the updates of all complete frames.
     ///
     /// # Errors
-    /// When what stands there is no frame; those before it have been read.
+    /// When the bytes are not a frame; the frames before them have been read.
     pub fn updates(&mut self, updates: &mut Vec<RouteUpdate>) -> Result<(), FpmFault> {
         while let Some((messages, length)) = frame(&self.room[self.begin..self.end])? {
             self.counters.bytes += length as u64;
@@ -143,7 +143,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FpmFault> {
     Ok(bytes.get(HEADER_BYTES..length).map(|messages| (messages, length)))
 }
 
-/// Appends what a frame's messages say.
+/// Appends the updates in a frame's messages.
 #[inline]
 pub fn read_frame(messages: &[u8], updates: &mut Vec<RouteUpdate>, counters: &mut FpmCounters) {
     let first = updates.len();
@@ -166,7 +166,7 @@ pub fn read_frame(messages: &[u8], updates: &mut Vec<RouteUpdate>, counters: &mu
     }
 }
 
-/// Takes out withdrawals after which the same frame announces the same prefix.
+/// Removes each withdrawal that an announcement of the same prefix in the same frame follows.
 fn exchange(first: usize, updates: &mut Vec<RouteUpdate>, counters: &mut FpmCounters) {
     let mut announced = BTreeSet::new();
     let mut kept = Vec::new();

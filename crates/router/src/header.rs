@@ -1,9 +1,9 @@
-//! What one pass over an Ethernet frame says of the IP packet in it: all that forwarding asks.
+//! What one pass over an Ethernet frame says of the IP packet in it: all that forwarding needs.
 //!
 //! The pass makes the checks of RFC 1812, 5.2.2, and of RFC 8200, 3, in their order, and stops at the
 //! first that fails. It copies what filters look at ([`Key`]) and notes where the rest stands, so that
-//! no later stage reads the headers again. Addresses are only copied; whether they may be there at all
-//! is asked elsewhere.
+//! no later stage reads the headers again. Addresses are only copied; whether they are allowed is
+//! checked elsewhere.
 
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
@@ -98,7 +98,7 @@ pub struct Header {
     pub notes: u8,
 }
 
-/// The same of a packet whose family is known: nothing in it has to be taken apart again.
+/// What [`Header`] says, for a packet of known family: no field has to be unpacked again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<A> {
     pub(crate) key: Key<A>,
@@ -170,7 +170,7 @@ impl Header {
     /// Reads the headers of an IPv4 packet, behind which there may be padding.
     ///
     /// # Errors
-    /// What the first check that failed says of it.
+    /// The first check that failed.
     pub fn read_ipv4(packet: &[u8]) -> Result<Header, Fault> {
         Ok(Fields::<u32>::read(packet)?.header(AnyKey::V4))
     }
@@ -178,7 +178,7 @@ impl Header {
     /// Reads the headers of an IPv6 packet, behind which there may be padding.
     ///
     /// # Errors
-    /// What the first check that failed says of it.
+    /// The first check that failed.
     pub fn read_ipv6(packet: &[u8]) -> Result<Header, Fault> {
         Ok(Fields::<u128>::read(packet)?.header(AnyKey::V6))
     }
@@ -194,15 +194,16 @@ impl Fields<u32> {
         }
     }
 
-    /// The same of one that is as nearly all are, of version 4 with a header of five words. (Whoever calls
-    /// this for those, and [`Fields::read`] elsewhere for others, has the fields in registers: what comes from either of two functions goes through memory, stored
-    /// in one width and loaded in another, which no processor forwards.)
+    /// As [`Fields::read`], for the usual header: version 4 and five words. (A caller that uses this
+    /// for usual headers and [`Fields::read`] elsewhere for the others gets the fields in registers. A
+    /// result that comes from either of two functions goes through memory, stored in one width and
+    /// loaded in another, which defeats store-to-load forwarding.)
     #[inline(always)]
     pub(crate) fn read_usual(head: &[u8; IPV4_BYTES], packet: &[u8]) -> Result<Fields<u32>, Fault> {
         Fields::summed(head, packet, IPV4_BYTES, sum_of(head))
     }
 
-    /// The same of any other.
+    /// As [`Fields::read`], for any other header.
     #[cold]
     fn read_unusual(packet: &[u8]) -> Result<Fields<u32>, Fault> {
         let head = packet.first_chunk::<IPV4_BYTES>().ok_or(Fault::Short)?;
@@ -218,7 +219,7 @@ impl Fields<u32> {
         Fields::summed(head, packet, header_bytes, sum)
     }
 
-    /// The same of a header of so many bytes, of which the sum is known.
+    /// As [`Fields::read`], for a header of `header_bytes` whose `sum` is known.
     #[inline(always)]
     fn summed(
         head: &[u8; IPV4_BYTES],

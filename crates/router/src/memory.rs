@@ -10,7 +10,8 @@ pub use nilometer_wire::memory::{Memory, Place};
 pub struct Ticket {
     /// Where it lies.
     pub place: Place,
-    /// The same number for all packets of its flow; with [`Ticket::RESERVED`] that of its reserved queue.
+    /// The flow's number, the same for all its packets; with [`Ticket::RESERVED`] the number of its
+    /// reserved queue.
     pub flow: u32,
     /// Bytes that it takes on its link, with what the link adds to each frame.
     pub link_bytes: u16,
@@ -19,11 +20,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A queue on its way said that it experienced congestion; the header does not say so yet.
+    /// A queue on its way marked it as having experienced congestion; its header is not marked yet.
     pub const MARKED: u8 = 0x80;
     /// It has met the filters of its output.
     pub const FILTERED: u8 = 0x40;
-    /// Its flow has a reservation, whose queue `flow` is.
+    /// Its flow has a reservation, and `flow` is the number of its queue.
     pub const RESERVED: u8 = 0x20;
 
     /// Whether a queue marked it.

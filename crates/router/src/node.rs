@@ -1,8 +1,9 @@
 //! The whole router as a [`Node`]: its pipeline under any driver, by the virtual clock or the real one.
 //!
 //! What arrives goes as far as it may at once; when the driver asks for frames, the fabric is advanced, every output
-//! transmits what its link allows, port after port, and so on until nothing more moves. What the router would hand to
-//! a kernel beside it, or to a tracer, has no receiver here: it is counted and its buffers are given back.
+//! transmits what its link allows, port after port, and so on until nothing more moves. Packets that the router
+//! would hand to a kernel beside it, or to a tracer, have no receiver here: they are counted and their buffers are
+//! given back.
 
 use core::slice;
 
@@ -15,7 +16,7 @@ use crate::pipeline::Router;
 #[derive(Debug)]
 pub struct RouterNode {
     router: Router,
-    /// The port that is asked next; none where the fabric is to be advanced first.
+    /// The port that is polled next; none where the fabric is to be advanced first.
     output: Option<usize>,
     /// Whether some port has transmitted since the fabric was advanced.
     has_sent: bool,

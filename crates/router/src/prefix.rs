@@ -40,7 +40,7 @@ macro_rules! address {
 address!(u32);
 address!(u128);
 
-/// The addresses whose first bits are alike.
+/// The addresses that share their first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     address: A,

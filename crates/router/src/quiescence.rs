@@ -1,14 +1,15 @@
 //! When memory that readers may still be looking at can be used again.
 //!
-//! A table's readers never wait for its writer, nor it for them but where no memory is left
-//! (`slots/home.rs`). What the writer takes out of a table may still be in the hands of a reader that
-//! found it a moment before; so it is kept until each reader has said, once, that it holds nothing
-//! (quiescent states; McKenney and Slingwine 1998). Time is counted in *epochs*, of which every removal
-//! begins one. A reader that begins says which epoch it saw, and one that ends says that it rests.
+//! A table's readers never wait for its writer, and the writer waits for them only where no memory is
+//! left (`slots/home.rs`). What the writer takes out of a table may still be in use by a reader that
+//! found it a moment before; so it is kept until each reader has declared, once, that it holds nothing
+//! (quiescent states; McKenney and Slingwine 1998). Time is counted in *epochs*; every removal begins
+//! one. A reader that begins publishes the epoch that it saw, and a reader that ends publishes that it
+//! rests.
 //!
-//! One fence is all that a reader pays. It stands between what it says and what it then reads, as the
-//! writer has one between what it changed and what it asks: so either the writer hears of the reader, or
-//! the reader sees the change and cannot find what was taken out.
+//! One fence is all that a reader pays. It stands between publishing its epoch and reading the table,
+//! as the writer has one between its change and its look at the readers' epochs: so either the writer
+//! sees the reader, or the reader sees the change and cannot find what was taken out.
 
 use alloc::boxed::Box;
 use core::hint::spin_loop;
@@ -17,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 /// Most readers of a table.
 pub const READERS_LIMIT: usize = 64;
 
-/// What a reader that holds nothing has said.
+/// The epoch of a reader that holds nothing.
 const RESTS: u64 = u64::MAX;
 /// A place that no reader has.
 const VACANT: u64 = u64::MAX - 1;
@@ -49,7 +50,7 @@ impl Readers {
         self.places[reader].store(VACANT, Ordering::SeqCst);
     }
 
-    /// The reader holds nothing now, and goes on.
+    /// The reader holds nothing now, and continues.
     #[inline]
     pub fn pass(&self, reader: usize) {
         self.places[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);

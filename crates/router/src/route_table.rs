@@ -1,20 +1,21 @@
-//! From what sources say to what is forwarded by: routes of both families and their next hops, together.
+//! From sources' updates to forwarding: routes of both families and their next hops, together.
 //!
 //! Sources speak of links and of numbered next-hop objects; forwarding knows ports and [`NextHop`]
 //! numbers. Each object has a number of its own, so that a source which redefines one moves all of its
-//! routes at once. A link that is no port of ours leads to [`Hop::Beside`]: the kernel beneath has that
-//! interface, and the packet is its.
+//! routes at once. A link that is no port of ours leads to [`Hop::Beside`]: the kernel beneath has
+//! that interface, and gets the packet.
 //!
 //! A source that was restarted may give an object's old number to another. So a replay begins with no
-//! objects; those of before live on, unnamed, as long as routes lead there. An object that is repeated
-//! as it was keeps its number, and its routes are not touched. Only a route that comes before its own
-//! object takes the one of before, because it is better than none.
+//! objects; earlier ones live on, unnamed, as long as routes lead there. An object that is repeated
+//! unchanged keeps its number, and its routes are not touched. Only a route that comes before its own
+//! object uses the earlier object, because that is better than none.
 //!
-//! Forwarding sees a route and what its number stands for in two places, so the order matters. Who
-//! forwards meanwhile works in two steps: [`RouteTable::prepare`] gives the next hops their numbers,
-//! now a snapshot is handed to readers, and [`RouteTable::commit`] leads routes there and lets go of
-//! numbers that no route leads to any more. A reader with the latest snapshot then never finds a route
-//! whose number says nothing to it. [`RouteTable::apply`] is both for those who have no readers.
+//! Forwarding sees a route and what its number stands for in two places, so the order matters. A
+//! caller that forwards meanwhile works in two steps: [`RouteTable::prepare`] gives the next hops
+//! their numbers, a snapshot is then handed to readers, and [`RouteTable::commit`] points routes to
+//! them and releases numbers that no route uses any more. A reader with the latest snapshot then never
+//! finds a route whose number it does not know. [`RouteTable::apply`] does both for callers without
+//! readers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -49,7 +50,7 @@ impl Default for RouteLimits {
     }
 }
 
-/// What could not be done as it was said.
+/// Updates that could not be applied as they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteTableCounters {
     /// Routes that came before their next-hop object; they fail until it comes.
@@ -71,12 +72,12 @@ enum Step {
     Announce6(Route<u128>),
     Withdraw(AnyPrefix, u32),
     ReplayBegins,
-    /// With the numbers of objects that were not told again.
+    /// With the numbers of objects that were not repeated.
     ReplayEnds(Vec<NextHop>),
 }
 
-/// Updates of one source, of which forwarding does not know yet. Not committed, their next hops stay
-/// in use for ever.
+/// Updates of one source that forwarding does not know yet. If they are not committed, their next hops
+/// stay in use for ever.
 #[must_use = "the routes are to be committed"]
 #[derive(Debug)]
 pub struct Prepared {
@@ -95,7 +96,7 @@ struct Object {
 #[derive(Debug, Default)]
 struct Objects {
     now: BTreeMap<u32, Object>,
-    /// Told before the replay that is under way, and not yet again.
+    /// Announced before the replay that is under way, and not yet repeated.
     before: BTreeMap<u32, Object>,
 }
 
@@ -128,7 +129,8 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
     }
 
     /// A link of the kernel (`ifindex`) is one of our ports. Objects that lead there follow at once;
-    /// routes that name the link themselves when they are told next, so ports are best set first.
+    /// routes that name the link themselves follow when they are next announced, so ports are best set
+    /// first.
     pub fn set_port(&mut self, link: u32, port: u16) {
         self.ports.insert(link, port);
         for source in Source::ALL {
@@ -139,15 +141,16 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         }
     }
 
-    /// Does all that a source says, in order. What cannot be done is counted, and the rest is done.
+    /// Applies all updates of a source, in order. Those that cannot be applied are counted, and the
+    /// rest is applied.
     pub fn apply(&mut self, source: Source, updates: &[RouteUpdate]) {
         let prepared = self.prepare(source, updates);
         self.commit(prepared);
     }
 
-    /// Numbers the next hops of all that a source says. What follows at once are routes of an object
-    /// that is redefined; all else waits for [`RouteTable::commit`]. Each source's updates are to be
-    /// committed in the order in which they were prepared.
+    /// Numbers the next hops of all updates of a source. Routes of a redefined object follow at once;
+    /// all else waits for [`RouteTable::commit`]. Each source's updates are to be committed in the
+    /// order in which they were prepared.
     pub fn prepare(&mut self, source: Source, updates: &[RouteUpdate]) -> Prepared {
         let mut steps = Vec::with_capacity(updates.len());
         for update in updates {
@@ -174,7 +177,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         Prepared { source, steps }
     }
 
-    /// Tells the routes to forwarding.
+    /// Applies the routes to the forwarding tables.
     pub fn commit(&mut self, prepared: Prepared) {
         let source = prepared.source;
         for step in prepared.steps {
@@ -238,7 +241,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         (&mut self.fib_v4, &mut self.fib_v6)
     }
 
-    /// What could not be done as it was said.
+    /// Updates that could not be applied as they were given.
     pub fn counters(&self) -> RouteTableCounters {
         self.counters
     }
@@ -414,7 +417,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         }
     }
 
-    /// An object is gone; routes that still lead there go on until they are withdrawn, groups lose it.
+    /// An object is gone; routes that still lead there stay until they are withdrawn, groups lose it.
     fn forget(&mut self, source: Source, id: u32) {
         let objects = &mut self.objects[source as usize];
         let Some(object) = objects.now.remove(&id).or_else(|| objects.before.remove(&id)) else {
@@ -439,7 +442,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         self.hops.release(object.next);
     }
 
-    /// The objects that are known now were told before the replay.
+    /// The objects that are known now were announced before the replay.
     fn objects_of_before(&mut self, source: Source) {
         let objects = &mut self.objects[source as usize];
         for (id, object) in mem::take(&mut objects.now) {

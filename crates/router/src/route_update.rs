@@ -1,4 +1,5 @@
-//! What a source of routes says, in its own terms: links of the kernel, next-hop objects by number.
+//! Updates from a source of routes, in its own terms: links of the kernel, next-hop objects by
+//! number.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -64,10 +65,10 @@ pub enum RouteTarget {
     Members(Vec<Member>),
 }
 
-/// One thing that a source says.
+/// One update of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteUpdate {
-    /// A route, new or in place of the one told before.
+    /// A route, new or in place of an earlier one.
     Announce {
         /// Where to.
         prefix: AnyPrefix,
@@ -97,13 +98,13 @@ pub enum RouteUpdate {
         /// Its number at the source.
         id: u32,
     },
-    /// From here on the source tells everything again.
+    /// From here on the source announces everything again.
     ReplayBegins,
-    /// It has told everything: what it did not repeat is no more.
+    /// It has announced everything: what it did not repeat is gone.
     ReplayEnds,
 }
 
-/// Several things that one source says, in order.
+/// Several updates of one source, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteBatch {
     /// The route's source.

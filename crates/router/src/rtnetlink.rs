@@ -3,8 +3,8 @@
 //! A message is a header of 16 bytes with its length and kind, a fixed part, and attributes of a length,
 //! a kind and a value each, padded to four bytes. Numbers are in the byte order of the machine that
 //! sends; both senders are this machine. Messages are read from the slice they came in. Lengths are
-//! believed only as far as the slice reaches; attributes of other kinds are passed over, as the kernel's
-//! rules have it, so that newer kernels are understood.
+//! trusted only as far as the slice reaches; attributes of other kinds are passed over, as the
+//! kernel's rules have it, so that newer kernels are understood.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ const ROUTE_BYTES: usize = 12;
 const NEXT_HOP_BYTES: usize = 8;
 /// A way of several that the kernel does not use, for its link is down (`RTNH_F_DEAD`).
 const DEAD: u8 = 1;
-/// What the kernel keeps for a route that was found, not told (`RTM_F_CLONED`).
+/// A route that the kernel cached from a lookup rather than one configured (`RTM_F_CLONED`).
 const CLONED: u32 = 0x200;
 
 /// Why bytes are no message.
@@ -54,7 +54,7 @@ pub enum NetlinkFault {
     Number,
 }
 
-/// Why a sound message told nothing, and what was left out of those that did; in messages.
+/// Why sound messages held no update, and what was left out of those that did; counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
     /// Of another kind.
@@ -65,7 +65,7 @@ pub struct Ignored {
     pub table: u64,
     /// For a type of service, or of a source prefix: chosen by more than the destination.
     pub selective: u64,
-    /// Of a family, or a type of route, that is not forwarded by.
+    /// Of a family, or a type of route, that is not used for forwarding.
     pub other: u64,
     /// Ways with an encapsulation, which are left to the kernel ([`Hop::Beside`]).
     pub encapsulated: u64,
@@ -117,7 +117,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// What a message says, and of which routing table; nothing where it is counted in `ignored`.
+/// The update in a message and its routing table; nothing where the message is counted in
+/// `ignored`.
 ///
 /// # Errors
 /// Where its bytes contradict themselves.
@@ -231,7 +232,7 @@ fn fate(kind: u8) -> Option<Hop> {
         5 => Some(Hop::Multicast),
         6 => Some(Hop::Blackhole),
         8 => Some(Hop::Reject(Rejection::Prohibited)),
-        // Unreachable, and "throw", which goes on to tables that there are not.
+        // Unreachable, and "throw", which would continue in another table, but there is none.
         7 | 9 => Some(Hop::Reject(Rejection::Unreachable)),
         // Local, broadcast and anycast.
         _ => Some(Hop::Local),

@@ -14,7 +14,7 @@ const SETS: [&str; 15] = [
 /// Headers drawn for each set.
 const HEADERS: usize = 20_000;
 
-/// The folder of the sets, or nothing, and a line that says so.
+/// The folder of the sets; nothing, and a line that says so, without it.
 fn folder() -> Option<PathBuf> {
     let Some(data) = std::env::var_os("NILOMETER_DATA") else {
         eprintln!("NILOMETER_DATA: not set; ClassBench's sets are skipped");

@@ -172,7 +172,7 @@ fn batches_answer_as_single_searches_do() {
     }
 }
 
-/// Settled, with young rules beside them, and so many that none is settled.
+/// Settled rules, settled rules with new ones beside them, and too many rules to settle.
 #[test]
 fn vectors_answer_as_tables_do() {
     let mut chance = Chance { rng: Rng::new(9, 1, 0), address: |rng| rng.below(1 << 12) as u32 };
@@ -294,7 +294,7 @@ fn hold_by_port<A: Classified + Default>(
             assert_eq!(found, expected, "port {input} after {operation} operations");
             assert_eq!(cached, expected, "port {input} after {operation} operations, cached");
         }
-        // The same headers by another port, which the cache must tell apart.
+        // The same headers by another port, which the cache must distinguish.
         let mut cached = vec![None; keys.len()];
         cache.classify_by_port(&by_port, PORTS as usize - 1, &keys, &mut cached);
         let every = |rule: &Option<(Inputs, Rule<A>)>| {

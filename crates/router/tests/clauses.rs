@@ -1,4 +1,4 @@
-//! docs/rfc1812.md: every clause of sections 3 to 5 has its row, and every test it names is there.
+//! docs/rfc1812.md: every clause of sections 3 to 5 has its row, and every test it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -123,7 +123,7 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
         })
         .fold(0, u64::wrapping_add);
     assert_eq!(sent, got.len() as u64 + drops.len() as u64 + inside);
-    // Whatever waits at an input goes on when nothing holds it back, and is all that waited.
+    // All packets that wait at inputs leave when nothing holds them back, and no others.
     let now = us(40_000 * 20);
     let waits = |fabric: &Fabric<Cargo>| -> u64 {
         (0..PORTS).map(|input| fabric.input_backlog(input).packets).sum()
@@ -229,7 +229,7 @@ fn a_link_keeps_its_rate_though_its_driver_comes_by_irregularly() {
     assert!((share - 1.0).abs() < 0.001, "{share} of the link");
 }
 
-/// A fabric whose output 2 never runs dry, and is served by a clock that comes late.
+/// A fabric whose output 2 never runs dry, and is served late.
 struct Late {
     fabric: Fabric<Cargo>,
     now: Time,
@@ -250,7 +250,7 @@ impl Late {
         Late { fabric, now: Time::ZERO, number: 0 }
     }
 
-    /// What leaves when it is served after `late`: packets of 1,000 bytes, of which each takes 80 us.
+    /// What leaves when it is served after `late`: packets of 1,000 bytes, each of which takes 80 us.
     fn serve(&mut self, late: Span) -> u64 {
         self.now += late;
         let mut drops = Drops::new();

@@ -1,5 +1,5 @@
 //! The shares of the fabric's queues: an output within its fair share loses nothing, whatever the others
-//! get, at inputs and in the memory of all; and one that is busy alone has its link.
+//! get, at inputs and in the shared memory; and an output that is busy alone gets its whole link.
 
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{SwitchShape, Variant};
@@ -205,7 +205,7 @@ fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
     assert!(asked > 10_000 && lost > 100_000, "{asked} sent, {lost} of the others lost");
 }
 
-/// The same where the memory is as small as its reserves and outputs would take all of it.
+/// Shares hold where the memory is as small as its reserves and outputs would take all of it.
 #[test]
 fn the_memory_of_all_has_shares_as_well() {
     let (mut asked, mut lost) = (0, 0);

@@ -116,7 +116,7 @@ fn hostile(samples: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     packet
 }
 
-/// What the meter's parser says of a packet; it must be an IP packet to it.
+/// What the meter's parser reads from a packet; it must find an IP packet.
 fn parsed(packet: &[u8]) -> IpPacket {
     match parse(LinkType::RawIp, packet, packet.len() as u32) {
         Parsed::Ip(parsed) => parsed,

@@ -29,7 +29,7 @@ fn table() -> Table {
     table
 }
 
-/// What the frames say, read in pieces of random sizes.
+/// The updates in the frames, read in pieces of random sizes.
 fn told(seed: u64, bytes: &[u8]) -> (Vec<RouteUpdate>, Stream) {
     let mut rng = Rng::new(seed, 1, 0);
     let (mut stream, mut updates, mut rest) = (Stream::new(), Vec::new(), bytes);

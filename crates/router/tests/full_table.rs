@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use nilometer_router::{Engine, Fib, NextHop, Prefix, Routed};
 use nilometer_stat::Rng;
 
-/// All prefixes of the table of 2024, or nothing, and a line that says so, without the data.
+/// All prefixes of the table of 2024; nothing, and a line that says so, without the data.
 fn prefixes() -> Option<String> {
     let Some(data) = std::env::var_os("NILOMETER_DATA") else {
         eprintln!("NILOMETER_DATA: not set; full routing tables are skipped");

@@ -1,4 +1,4 @@
-//! Tables of lines with hardly any room: what is in them can always be changed and withdrawn.
+//! Tables of lines with hardly any room: existing routes can always be changed and withdrawn.
 //!
 //! Each run fills a small table until it refuses, keeps it full while routes come, go and change, and
 //! empties it, twice; a list of all routes says what must be found. Next hops are few, so that neighbours

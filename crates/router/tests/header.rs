@@ -1,4 +1,4 @@
-//! `Header::read` against `wire`'s parser, its twin: what both accept says the same.
+//! `Header::read` against `wire`'s parser, its twin: both read the same from what both accept.
 
 use nilometer_router::header::{self, AnyKey, Fault, Header, Unusable};
 use nilometer_stat::Rng;
@@ -8,7 +8,7 @@ use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Fragment, Parsed, Transport, parse};
 use std::net::{IpAddr, SocketAddr};
 
-/// Compares the two on `frame`; says whether both found an IP packet.
+/// Compares the two on `frame`; returns whether both found an IP packet.
 fn agree(frame: &[u8]) -> bool {
     let read = Header::read(frame);
     let parsed = parse(LinkType::Ethernet, frame, frame.len() as u32);
@@ -46,7 +46,7 @@ fn agree(frame: &[u8]) -> bool {
         Transport::Cut => key.2,
         _ => packet.ports(),
     };
-    // Hop-by-hop options anywhere but first end the chain here (RFC 8200, 4.1); a meter goes on.
+    // Hop-by-hop options anywhere but first end the chain here (RFC 8200, 4.1); a meter continues.
     if key.0.is_ipv6() && key.3 == header::protocol::HOP_BY_HOP {
         return true;
     }

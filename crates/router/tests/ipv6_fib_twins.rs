@@ -56,7 +56,7 @@ const CROWDS: [Crowd; 9] = [
     Crowd { base: 0x2001_0db8_0004 << 80, differ: 0x00ff << 64 | 0x0f0f, lengths: (49, 128) },
     // IPv4-mapped.
     Crowd { base: 0xffff << 32, differ: 0x0103_07ff, lengths: (96, 128) },
-    // The highest addresses, of which the bits are like those that fill a line up.
+    // The highest addresses, whose bits equal those that fill up a line.
     Crowd { base: u128::MAX << 20, differ: 0x000f_ffff, lengths: (100, 128) },
     // Prefixes shorter than a parcel, and everything.
     Crowd { base: 0, differ: u128::MAX, lengths: (0, 26) },
@@ -175,7 +175,7 @@ fn covers_that_change_make_nothing_overflow() {
     assert!(ours.balances());
 }
 
-/// The room that an engine reserves for so many prefixes is enough for any prefixes.
+/// The room that an engine reserves for a number of prefixes is enough for any such prefixes.
 #[test]
 fn there_is_room_for_the_worst_prefixes() {
     let mut rng = Rng::new(3, 1, 0);

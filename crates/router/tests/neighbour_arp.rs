@@ -116,7 +116,7 @@ fn rfc_5227_probes_claims_and_announcements() {
         assert!(defence.iter().all(|packet| *packet == request(OURS, US, US)));
     }
     assert_eq!(arp.table.ledger().ignored(Ignored::Conflict), 11);
-    // Our own announcement, come back by a loop, is a conflict that nothing can be said to.
+    // Our own announcement, coming back by a loop, is a conflict that cannot be answered.
     tell(&mut arp, now + Span::from_secs(60), request(OURS, US, US));
     assert!(sent(&mut arp).is_empty());
     // Announcements of strangers make no entry, and change one that is there.
@@ -161,7 +161,7 @@ fn what_is_no_arp_is_malformed_and_what_is_for_others_is_left() {
     assert_eq!((ledger.ignored(Ignored::Malformed), ledger.ignored(Ignored::NotOurs)), (1, 1));
 }
 
-/// Changed bytes never panic, and what is read writes the same bytes.
+/// Mutated bytes never panic, and a parsed message is written back as the same bytes.
 #[test]
 fn mutated_frames_there_and_back() {
     let mut rng = Rng::new(11, 1, 0);
@@ -214,8 +214,8 @@ fn a_storm_of_requests_is_bounded() {
     }
 }
 
-/// A scan of 131,072 addresses of which few answer: packets, entries and requests stay few, and every
-/// packet comes back or is refused.
+/// A scan of 131,072 addresses, few of which answer: packets, entries and requests stay few, and
+/// every packet comes back or is refused.
 #[test]
 fn a_scan_of_a_prefix_is_bounded_and_conserves_packets() {
     let mut rng = Rng::new(3, 1, 0);
@@ -255,6 +255,6 @@ fn a_scan_of_a_prefix_is_bounded_and_conserves_packets() {
     let ledger = arp.table.ledger();
     assert_eq!((ledger.requests, ledger.released), (requests, released));
     assert!(ledger.dropped(Reason::UnresolvedFull) > 50_000 && unreachable > 1_000);
-    // 20 s, of which each of at most 256 asks once a second, and an answer makes room.
+    // In 20 s each of at most 256 entries sends one request a second, and an answer makes room.
     assert!(requests <= 256 * 21 + released, "{requests} requests");
 }

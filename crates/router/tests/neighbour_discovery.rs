@@ -1,4 +1,5 @@
-//! Neighbour discovery between bytes: questions, answers, trials, advertisements, storms.
+//! Neighbour discovery between bytes: solicitations, answers, duplicate detection, advertisements,
+//! storms.
 
 use core::net::Ipv6Addr;
 

@@ -49,7 +49,7 @@ fn state(table: &Neighbours) -> Option<(State, Option<Mac>)> {
     table.entry(NEXT).map(|entry| (entry.state, entry.mac))
 }
 
-/// State before, solicited, override, address said; state and address after.
+/// State before, solicited, override, address given; state and address after.
 type Row = (State, bool, bool, Option<Mac>, State, Option<Mac>);
 
 #[test]
@@ -143,7 +143,7 @@ fn section_7_2_2_three_requests_a_second_apart_and_then_unreachable() {
     assert_eq!(table.poll_solicit(), None);
     let outcome = table.poll_packet().expect("the packet");
     assert_eq!((outcome.packet, outcome.fate), (7, Err(Reason::Unreachable)));
-    // While it counts as failed, nothing is asked and packets are refused at once.
+    // While it counts as failed, no requests are sent and packets are refused at once.
     let now = Time::ZERO + SECOND * 3;
     assert_eq!(table.lookup(now, NEXT), Lookup::Refused(Reason::Unreachable));
     assert_eq!(table.hold(now, NEXT, 8), Err(Reason::Unreachable));

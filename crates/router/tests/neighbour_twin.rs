@@ -21,7 +21,7 @@ struct Record {
     since: u64,
 }
 
-/// The same rules, said as plainly as possible.
+/// The same rules, written as plainly as possible.
 struct Twin {
     settings: Settings,
     records: Vec<Record>,

@@ -188,7 +188,7 @@ fn a_number_is_not_used_again_while_a_snapshot_knows_it() {
     assert_eq!(latest.resolve(two, 0), Some(&via(2)), "a snapshot never changes");
 }
 
-/// A snapshot and where it said that flows go.
+/// A snapshot and the hops that it gave for flows.
 type Held = (Arc<Snapshot>, BTreeMap<NextHop, Vec<Hop>>);
 
 /// Random calls against a map from numbers to members, with readers that hold on to snapshots.

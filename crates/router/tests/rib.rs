@@ -9,7 +9,7 @@ use nilometer_router::{
 };
 use nilometer_stat::Rng;
 
-/// A route and whether the source has told it since it began to tell everything again.
+/// A route and whether the source has announced it since the start of the resync.
 type Told<A> = (Route<A>, bool);
 
 /// All announced routes, in a list.
@@ -173,7 +173,7 @@ fn a_list_says_the_same() {
     }
 }
 
-/// A forwarding table that notes every call, and is full when told to be.
+/// A forwarding table that notes every call, and is full on demand.
 #[derive(Default)]
 struct Noted {
     calls: Vec<(Prefix<u32>, Option<NextHop>)>,

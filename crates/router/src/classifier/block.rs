@@ -1,4 +1,4 @@
-//! Blocks of eight rules, field by field, so that one comparison asks all eight.
+//! Blocks of eight rules, field by field, so that one comparison tests all eight.
 //!
 //! A chain of blocks holds its rules in their order, so the first that matches is the best of the
 //! chain. Blocks may be partly filled: an insertion moves at most seven rules or opens one block, and a

@@ -1,16 +1,16 @@
 //! A classifier for each port: rules for all ports in one, those of some ports in their lists.
 //!
-//! A rule may be for packets that come by certain ports alone ([`Inputs`]). Were the port one more
-//! field of a rule, a port that no rule names would be searched for among the rules of all others.
-//! So the rules that name a port stand in a classifier of this port, its *list*, and those that
-//! name none in one classifier for all. A header is looked for in both, and of two rules found the
-//! one that goes first counts: the answer is that of one search among all rules which are for the
-//! port. A rule that names several ports stands in the list of each. A port that no rule names has
-//! no list, and costs one search.
+//! A rule may apply only to packets that arrive at certain ports ([`Inputs`]). Were the port one
+//! more field of a rule, a port that no rule names would be searched for among the rules of all
+//! others. So the rules that name a port stand in a classifier of this port, its *list*, and those
+//! that name none in one classifier for all. A header is looked up in both, and the rule of higher
+//! priority wins: the answer is that of one search among all rules which are for the port. A rule
+//! that names several ports stands in the list of each. A port that no rule names has no list, and
+//! costs one search.
 //!
-//! In every list a rule has its own number, of which a classifier keeps an array as far as the
-//! greatest; so lists are for some ports with rules of their own and not for a million rules at
-//! each of 128.
+//! A rule has its own number in every list, and a classifier keeps an array up to the greatest
+//! number. So lists suit a few ports with rules of their own, not a million rules at each of 128
+//! ports.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -93,10 +93,11 @@ impl<A: Classified> fmt::Debug for ByPort<A> {
 }
 
 impl<A: Classified> ByPort<A> {
-    /// No rules yet; they are kept in classifiers as this one, with the same limit.
+    /// A classifier without rules. All lists are kept in classifiers like this one, with the same
+    /// limit.
     ///
     /// # Panics
-    /// When it has rules.
+    /// When `classifier` has rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> ByPort<A> {
         assert!(classifier.is_empty(), "a classifier without rules");
         let every = List { classifier, of_flags: 0 };
@@ -216,7 +217,7 @@ impl<A: Classified> ByPort<A> {
         self.every.of_flags > 0 || self.list(input).is_some_and(|list| list.of_flags > 0)
     }
 
-    /// What tells ports apart whose answers may differ: those without lists have the same, 0.
+    /// A number that distinguishes ports whose answers may differ; all ports without a list have 0.
     #[inline]
     pub(super) fn list_number(&self, input: usize) -> u16 {
         if self.list(input).is_some() { input as u16 + 1 } else { 0 }

@@ -5,8 +5,8 @@
 //! which it was written, and one of another age is empty: an update of the classifier, known by its
 //! generation, begins a new age and so empties the cache without touching it.
 //!
-//! Flows are so many that a set is mostly not in any cache of the processor. So the sets of a whole batch
-//! are asked for before the first is read.
+//! With many flows a set is rarely in any cache of the processor. So the sets of a whole batch are
+//! prefetched before the first is read.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -113,7 +113,7 @@ impl<A: Classified> FlowCache<A> {
 }
 
 impl<A: Classified + Default> FlowCache<A> {
-    /// Room for `flows`, rounded up to sets of three of which there are a power of two.
+    /// Room for `flows`, rounded up to a power of two of sets of three.
     pub fn new(flows: usize) -> FlowCache<A> {
         FlowCache {
             sets: vec![Set::new(); flows.div_ceil(WAYS).next_power_of_two()],
@@ -124,7 +124,7 @@ impl<A: Classified + Default> FlowCache<A> {
         }
     }
 
-    /// As [`Classifier::classify_batch`], which is asked what is not known yet.
+    /// As [`Classifier::classify_batch`], which is called for headers that are not cached.
     ///
     /// # Panics
     /// When `keys` and `found` differ in length.
@@ -138,7 +138,7 @@ impl<A: Classified + Default> FlowCache<A> {
         self.answer((classifier.generation(), 0), keys, found, search);
     }
 
-    /// As [`ByPort::classify_batch`], which is asked what is not known yet.
+    /// As [`ByPort::classify_batch`], which is called for headers that are not cached.
     ///
     /// # Panics
     /// When `keys` and `found` differ in length.
@@ -214,8 +214,8 @@ mod tests {
     use crate::prefix::Prefix;
     use nilometer_stat::Rng;
 
-    /// Small caches in front of a classifier whose rules come and go say what it says, know what they
-    /// were asked a moment ago, and forget everything when their age runs over.
+    /// Small caches in front of a changing classifier give its answers, hit for headers seen a moment
+    /// ago, and are emptied when their age counter wraps.
     #[test]
     fn the_cache_says_what_the_classifier_says() {
         for flows in [1, 3, 40, 1_000] {

@@ -4,7 +4,7 @@
 //! flags/mask`, source ports first, blanks or tabs between. The last column may be missing. Filters carry
 //! no priority: the first in the file goes first. The column of flags has the TCP flags in its *upper*
 //! octet: `0x0200/0x1200` is SYN without ACK. In a few filters for ICMP it has type and code instead;
-//! a [`Key`] knows neither, so a filter that asks for a bit of the lower octet matches nothing.
+//! a [`Key`] knows neither, so a filter that requires a bit of the lower octet matches nothing.
 //!
 //! A header is a line of decimal numbers: source, destination, source port, destination port, protocol,
 //! and up to two more. The last of seven, or of six, is the number of the filter that the header was

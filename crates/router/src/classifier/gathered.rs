@@ -42,16 +42,16 @@ pub(super) fn search<A: Classified>(vectors: &Vectors, keys: &[Key<A>; GATHERED]
     first_of_words(vectors, rows, words)
 }
 
-/// Where the row of each header's class begins, for all parts; and of each header the words in which
-/// all of its rows have something. Step by step for all parts: what one step of a part waits for comes
-/// while the others are at the same step.
+/// Finds where the row of each header's class begins, for all parts, and returns for each header the words
+/// that are non-empty in all of its rows. All parts take each step together, so that the loads of one part
+/// overlap with those of the others.
 #[inline]
 #[target_feature(enable = "avx512f,avx512cd,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt,lzcnt")]
 fn words_that_may(vectors: &Vectors, values: &[Lanes], rows: &mut [__m512i]) -> __m512i {
     let Vectors { classes, summaries, words: words_of_row, .. } = vectors;
     let half = _mm512_set1_epi32(0xffff);
     for ((values, row), (first_block, _)) in values.iter().zip(&mut *rows).zip(classes.firsts) {
-        // SAFETY: sixteen words are 64 bytes, and the load asks for no alignment.
+        // SAFETY: sixteen words are 64 bytes, and the load requires no alignment.
         let value = unsafe { _mm512_loadu_si512(values.as_ptr().cast()) };
         let first = _mm512_set1_epi32(first_block as i32);
         let at = _mm512_add_epi32(_mm512_srli_epi32::<BLOCK_BITS>(value), first);
@@ -100,7 +100,7 @@ fn first_of_words(vectors: &Vectors, rows: &[__m512i], words: __m512i) -> Lanes 
     places
 }
 
-/// Of which of the headers that are `asked` a bit is set in a word of all rows, and the first such bit.
+/// Which of the headers in `asked` have a bit set in `word` of all rows, and the first such bit of each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512cd,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt,lzcnt")]
 fn first_of_word(
@@ -116,7 +116,7 @@ fn first_of_word(
             _ => _mm512_extracti64x4_epi64::<1>(all),
         };
         let asked = (asked >> (8 * half)) as __mmask8;
-        // SAFETY: a header that is asked has a word, which is one of those of a row.
+        // SAFETY: a header in `asked` has a word, which is one of those of a row.
         let mut standing = unsafe {
             let alive = vectors.alive.as_ptr().cast();
             _mm512_mask_i32gather_epi64::<8>(nothing, asked, of(word), alive)
@@ -168,7 +168,7 @@ fn one_by_one(
 #[target_feature(enable = "avx512f")]
 fn stored(lanes: __m512i) -> Lanes {
     let mut words = [0; GATHERED];
-    // SAFETY: sixteen words are 64 bytes, and the store asks for no alignment.
+    // SAFETY: sixteen words are 64 bytes, and the store requires no alignment.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), lanes) };
     words
 }

@@ -63,7 +63,7 @@ fn gathers_fast() -> bool {
     gathers() && processor(7)[3] >> 23 & 1 == 1
 }
 
-/// What the processor says of itself in `leaf`, which it knows: EAX, EBX, ECX, EDX.
+/// The processor's answer to CPUID for `leaf`, which it must support: EAX, EBX, ECX, EDX.
 #[cfg(target_arch = "x86_64")]
 fn processor(leaf: u32) -> [u32; 4] {
     // SAFETY: every x86-64 processor has CPUID.
@@ -86,7 +86,7 @@ fn kept_registers() -> u64 {
     if processor(1)[2] >> 27 & 1 == 0 {
         return 0;
     }
-    // SAFETY: bit 27 says that XGETBV is there.
+    // SAFETY: bit 27 (OSXSAVE) says that XGETBV may be used.
     unsafe { ask() }
 }
 

@@ -1,4 +1,4 @@
-//! The comparison of one header with eight rules, with the instructions that there are.
+//! The comparison of one header with eight rules, with the instructions that this processor has.
 
 use core::fmt::Debug;
 
@@ -8,7 +8,7 @@ use crate::prefix::Address;
 /// Rules of a block.
 pub(super) const LANES: usize = 8;
 
-/// Eight rules. A lane without one asks for a source that no packet has: no bits, of value one.
+/// Eight rules. A lane without a rule requires a source that no packet has: no bits, of value one.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Block<A> {
@@ -99,7 +99,7 @@ impl Classified for u32 {
     fn matching<const WIDE: bool>(block: &Block<u32>, key: &Key<u32>) -> u32 {
         #[cfg(target_arch = "x86_64")]
         if WIDE {
-            // SAFETY: `Instructions::best` has asked for AVX2 before anything is searched so.
+            // SAFETY: `Instructions::best` has checked for AVX2 before this is called.
             return unsafe { matching_wide(block, key) };
         }
         let mut matching = 0;
@@ -122,15 +122,15 @@ impl Classified for u32 {
 fn matching_wide(block: &Block<u32>, key: &Key<u32>) -> u32 {
     use core::arch::x86_64::*;
     let words = |lanes: &[u32; LANES]| {
-        // SAFETY: eight words are 32 bytes, and the load asks for no alignment.
+        // SAFETY: eight words are 32 bytes, and the load requires no alignment.
         unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
     };
     let ports = |lanes: &[u16; 2 * LANES]| {
-        // SAFETY: sixteen half words are 32 bytes, and the load asks for no alignment.
+        // SAFETY: sixteen half words are 32 bytes, and the load requires no alignment.
         unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
     };
     let halves = |lanes: &[u16; LANES]| {
-        // SAFETY: eight half words are 16 bytes, and the load asks for no alignment.
+        // SAFETY: eight half words are 16 bytes, and the load requires no alignment.
         unsafe { _mm_loadu_si128(lanes.as_ptr().cast()) }
     };
     let wrong = |value: u32, mask: &[u32; LANES], wanted: &[u32; LANES]| {
@@ -275,8 +275,8 @@ mod tests {
         Instructions::all().chain(slow)
     }
 
-    /// The same among settled rules, where every instruction this processor has is tried, on batches of all
-    /// lengths.
+    /// Settled rules give the same answers with every instruction set that this processor has, on
+    /// batches of all lengths.
     fn all_instructions_find_the_same_settled<A: Classified>(address: fn(u64) -> A) {
         let mut rng = Rng::new(6, 2, u64::from(A::BITS));
         let mut classifier = ClassifierVectors::<A>::new(2_000);
@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(classifier.insert(RuleId(id), rule(&mut rng, address)), Ok(()));
         }
         classifier.settle();
-        // Words of which no rule is left, and rules that go last.
+        // Words in which no rule is left, and rules of lowest priority.
         for id in (0..900).filter(|id| id % 3 == 0) {
             assert!(classifier.remove(RuleId(id)).is_some());
         }

@@ -1,4 +1,4 @@
-//! The naive twin of every classifier: rules in the order of priority, asked one after the other.
+//! The naive twin of every classifier: rules in the order of priority, tested one after the other.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

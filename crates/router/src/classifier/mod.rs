@@ -1,9 +1,9 @@
 //! Packet classification: the first of many rules that matches a header (DER, 3.3).
 //!
-//! A rule asks for two prefixes, two ranges of ports, a protocol and TCP flags, any of them left open; of
-//! those that match, the one of the smallest priority wins. A forwarding table has a trie for this. With
-//! five fields no trie does: a rule open in the field that a node decides on goes to all its children,
-//! and a thousand such rules go to all children of all nodes.
+//! A rule matches on two prefixes, two ranges of ports, a protocol and TCP flags, any of which may be
+//! left open; among matching rules the one with the smallest priority number wins. A forwarding table has
+//! a trie for this. With five fields no trie does: a rule open in the field that a node decides on goes
+//! to all its children, and a thousand such rules go to all children of all nodes.
 //!
 //! **Tables.** So the rules are spread over a few hash tables, one for each *tuple* of lengths (Srinivasan,
 //! Suri and Varghese 1999: tuple space search). The table of the tuple (16, 12) holds rules with 16
@@ -17,13 +17,13 @@
 //! short that three to five tables hold ten thousand rules. No rule is ever in two places, so that 10,000
 //! of them fit a megabyte, and an update touches one chain.
 //!
-//! **Priority.** Tables are asked in the order of their best rules. A table or a bucket whose best rule
-//! goes behind the one that was found already is passed over, and so is the rest of a chain.
+//! **Priority.** Tables are searched in the order of their best rules. A table or a bucket whose best
+//! rule comes after the one already found is skipped, and so is the rest of a chain.
 //!
 //! **Plan.** The tuples follow from the rules, greedily (`plan.rs`), once after a load. Updates between
-//! plans put up with the tables that there are: a rule goes to the first that takes it and has room, a
-//! table is opened when none takes it or all are crowded, and [`ClassifierTuples::is_stale`] says when a
-//! new plan may pay. Nothing but the speed depends on the plan.
+//! plans use the existing tables: a rule goes to the first that takes it and has room, a table is opened
+//! when none takes it or all are crowded, and [`ClassifierTuples::is_stale`] says when a new plan may
+//! pay. Nothing but the speed depends on the plan.
 //!
 //! **Vectors.** A thousand rules need no tables at all: for each part of a header a vector of bits says
 //! which rules its value leaves standing, and the first bit of their conjunction is the answer
@@ -33,8 +33,8 @@
 //! **Ports.** A rule may be for packets that come by certain ports; [`ByPort`] has a classifier for each
 //! port that rules name. A [`FlowCache`] may stand before it, or before any one classifier.
 //!
-//! **Twin.** [`ClassifierLinear`] asks one rule after the other. All are [`Classifier`]s, and a router
-//! may run with any.
+//! **Twin.** [`ClassifierLinear`] tests one rule after the other. All of these are [`Classifier`]s, and a
+//! router may run with any of them.
 
 mod block;
 pub mod by_port;

@@ -1,8 +1,8 @@
-//! Which tuples a set of rules is best gathered by: few, so that a search asks few tables.
+//! Which tuples a set of rules is best gathered by: few, so that a search visits few tables.
 //!
-//! Greedily: the tuple under which most of the rules that are left find room, where a bucket has room
-//! for [`BUCKET_RULES`], then the same for the rest. What a further table would take off the last
-//! bucket must be worth the question that every header then puts to it.
+//! The plan is greedy: it takes the tuple under which most of the remaining rules find room, with
+//! [`BUCKET_RULES`] to a bucket, then repeats this for the rest. A further table must take enough
+//! rules off the last bucket to be worth one more lookup for every header.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -58,7 +58,7 @@ impl Ports {
     }
 }
 
-/// An octet of which some bits are compared.
+/// An octet, some bits of which are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Octet {
     value: u8,
@@ -175,7 +175,7 @@ impl<A: Address> Rule<A> {
             && self.flags.contains(key.flags)
     }
 
-    /// Where the rule stands among all: the smallest is asked first.
+    /// The rule's place among all rules: the smallest is tested first.
     #[inline]
     pub(super) fn order(&self, id: RuleId) -> u64 {
         u64::from(self.priority) << 32 | u64::from(id.0)
@@ -196,7 +196,7 @@ pub enum Refused {
     Taken,
 }
 
-/// Rules, of which the first in the order of priority that matches a header is its rule.
+/// A set of rules: a header's rule is the first match in the order of priority.
 pub trait Classifier<A: Address> {
     /// Adds a rule; the next search knows it.
     ///

@@ -1,12 +1,12 @@
-//! A classifier for sets of some thousand rules: bit vectors of those that stand, tables for the young.
+//! A classifier for sets of some thousand rules: bit vectors for settled rules, tables for new ones.
 //!
-//! `Vectors` answer several times as fast as the tables of [`ClassifierTuples`] for a thousand rules, and
-//! cannot take in one more. So a rule that comes is put into tables, which take it in less than a
-//! microsecond, and a search asks both and takes the rule that goes first. [`Classifier::settle`] builds
-//! the vectors of all rules there are and empties the tables; that takes some milliseconds, so it belongs
-//! after a load or to a quiet moment ([`ClassifierVectors::is_stale`]). A rule that goes has its bit taken
-//! away wherever it is, and one that comes again as it was, as filters are switched off and on, gets it
-//! back.
+//! `Vectors` answer several times as fast as the tables of [`ClassifierTuples`] for a thousand rules, but
+//! cannot take in another rule. So a new rule is put into tables, which take it in less than a
+//! microsecond, and a search looks in both and takes the rule of higher priority. [`Classifier::settle`]
+//! builds the vectors of all rules there are and empties the tables; that takes some milliseconds, so it
+//! belongs after a load or to a quiet moment ([`ClassifierVectors::is_stale`]). A removed rule has its
+//! bit cleared wherever it is set; a rule that returns unchanged, as when filters are switched off and
+//! on, gets its bits back.
 //!
 //! Sets beyond [`RULES_SETTLED_MAX`] stay in the tables altogether: vectors grow with the square of the
 //! rules, and where they leave the cache the tables win.
@@ -66,7 +66,7 @@ impl<A: Classified> ClassifierVectors<A> {
         }
     }
 
-    /// Whether so many rules came since the last settling that another would pay.
+    /// Whether enough rules have been added since the last settling to make another worth its time.
     pub fn is_stale(&self) -> bool {
         if self.len() > RULES_SETTLED_MAX {
             return self.alive > 0 || self.young.is_stale();

@@ -72,7 +72,8 @@ impl<A: Classified> ClassifierTuples<A> {
         *self = ClassifierTuples { generation: self.generation + 1, ..Self::new(self.rules_max) };
     }
 
-    /// Whether so many rules came since the tables were planned that they may be planned better.
+    /// Whether enough rules have been added since the tables were planned that a new plan may be
+    /// better.
     pub fn is_stale(&self) -> bool {
         self.unplanned > self.planned / 2 + BUCKET_RULES as usize
     }
@@ -349,7 +350,7 @@ mod tests {
         let mut classifier = ClassifierTuples::<u32>::new(6_000);
         let mut told = alloc::vec![];
         for id in 0..3_000 {
-            // Every other one of a crowd that no prefix tells apart.
+            // Every other rule belongs to a crowd that no prefix distinguishes.
             let crowd = if id % 2 == 0 { rule(&mut rng) } else { Rule::any(1, Action::Permit) };
             let ports = rule(&mut rng).destination_ports;
             let next = Rule { destination_ports: ports, ..crowd };

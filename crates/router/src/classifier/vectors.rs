@@ -1,12 +1,12 @@
 //! Bit vectors of a set of rules: for each part of a header, which rules its value leaves standing.
 //!
 //! A header is cut into parts of 16 bits: the halves of the addresses, the ports, protocol and flags
-//! together. A table by value says of which *class* a part is, and each
-//! class has a vector of one bit for each rule: whether the rule accepts values of this class there. What
-//! a part knows of, say, prefixes is a range of values, so there are hardly more classes than rules. The
-//! rules that match a header are the conjunction of its parts' vectors, and with the bits in the order of
-//! the rules the first one of the conjunction is the answer (Lakshman and Stiliadis 1998; the tables by
-//! direct index are the first phase of Gupta and McKeown 1999).
+//! together. A table indexed by value gives the *class* of a part, and each class has a vector of one bit
+//! for each rule: whether the rule accepts values of this class there. A prefix, like a range of ports, is
+//! a range of values of a part, so there are hardly more classes than rules. The rules that match a header
+//! are the conjunction of its parts' vectors, and with the bits in the order of the rules the first one of
+//! the conjunction is the answer (Lakshman and Stiliadis 1998; the tables by direct index are the first
+//! phase of Gupta and McKeown 1999).
 //!
 //! Most words of most vectors are empty, because a network's rules are few. So each vector has a *summary*
 //! of one bit for each of its words, whether there is anything in it (Baboescu and Varghese 2001: aggregated
@@ -46,8 +46,8 @@ type Summary = u32;
 /// Values of a part that stand together.
 pub(super) const BLOCK: usize = 64;
 
-/// Of which class each value of each part is, in two steps: most blocks of values are of one class and
-/// share one block of the table, which therefore stays in the cache.
+/// The class of each value of each part, in two steps: most blocks of values are of one class and share
+/// one block of the table, which therefore stays in the cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     /// By part and block of values, the block of `classes`; and one more word.
@@ -59,8 +59,8 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Adds `part`: the classes by value, of which there are whole blocks; `first` is the number of the
-    /// first class among those of all parts.
+    /// Adds `part`: the classes by value, in whole blocks; `first` is the number of the first class among
+    /// those of all parts.
     fn add(&mut self, part: usize, by_value: &[u16], first: u32) {
         let mut known: BTreeMap<[u16; BLOCK], u16> = BTreeMap::new();
         self.firsts[part] = (self.blocks.len() as u32, first);
@@ -108,7 +108,7 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
-    /// The vectors of `rules`, [`RULES_MAX`] at most, the first of which goes first.
+    /// The vectors of `rules`, in the order of priority; [`RULES_MAX`] at most.
     pub fn new<A: Classified>(rules: &[Rule<A>]) -> Vectors {
         let words = rules.len().div_ceil(WORD_BITS);
         let mut alive = vec![0; words];
@@ -142,8 +142,8 @@ impl Vectors {
         }
     }
 
-    /// The places of the first rules that match, of some headers at a time: step by step, so that what
-    /// one step reads is asked for by the step before.
+    /// The places of the first matching rules for several headers at a time. All headers take each step
+    /// together, and each step prefetches what the next one reads.
     #[inline(always)]
     pub fn search<A: Classified, const SOME: usize>(
         &self,
@@ -208,8 +208,8 @@ struct Sorted {
 }
 
 impl Sorted {
-    /// Of so many `values`, where classes change at no other values than `starts`; the rule at a place, if
-    /// there is one, `accepts` a value or not.
+    /// Sorts `values` values into classes, which change at no other values than `starts`. `accepts` says
+    /// whether the rule at a place accepts a value; nothing where there is no rule.
     fn new(
         words: usize,
         values: u32,

@@ -107,8 +107,8 @@ impl<P: Packet + Copy> Fabric<P> {
     /// An empty fabric with one discipline in `outputs` for each port.
     ///
     /// # Errors
-    /// When there are not as many disciplines as ports, the variant is out of its ranges, or a buffer
-    /// does not hold the reserves of its queues.
+    /// When the number of disciplines differs from that of ports, the variant is out of its ranges, or
+    /// a buffer does not hold the reserves of its queues.
     pub fn new(plan: FabricPlan, outputs: Vec<Any<P>>) -> Result<Fabric<P>, DqError> {
         let ports = plan.shape.ports();
         if outputs.len() != ports {
@@ -231,8 +231,8 @@ impl<P: Packet + Copy> Fabric<P> {
         }
     }
 
-    /// So many packets that [`Fabric::transmit`] gave out for `output` are still in the memory of the
-    /// fabric, since the device has not sent them. Panics where there is no such port.
+    /// `packets` packets that [`Fabric::transmit`] gave out for `output` are still in the fabric's
+    /// memory, because the device has not sent them. Panics where there is no such port.
     pub fn set_sending(&mut self, output: usize, packets: u32) {
         if let Some(pool) = &mut self.pool {
             pool.set_sending(output, packets);
@@ -267,7 +267,7 @@ impl<P: Packet + Copy> Fabric<P> {
         packet
     }
 
-    /// [`Fabric::transmit`] of `most` packets at most, one after the other; says how many there were.
+    /// Calls [`Fabric::transmit`] for at most `most` packets; returns how many there were.
     #[inline]
     pub fn transmit_all(
         &mut self,
@@ -336,8 +336,8 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].rate
     }
 
-    /// Lets the link of `output` send so many bytes at once beyond its rate when it was served late;
-    /// without a number, what its rate carries in [`BURST`]. With 0 nothing is made up for. Panics where
+    /// Lets the link of `output` send `burst_bytes` at once beyond its rate when it was served late;
+    /// without a number, what its rate carries in [`BURST`]. With 0 no lag is made up. Panics where
     /// there is no such port.
     pub fn set_burst(&mut self, output: usize, burst_bytes: Option<u64>) {
         self.outputs[output].set_burst(burst_bytes);

@@ -85,7 +85,8 @@ impl<P: Packet> Output<P> {
         self.last = (0, Span::ZERO);
     }
 
-    /// Lets the link make up for so many bytes; without a number, for what its rate carries in [`BURST`].
+    /// Lets the link make up for a lag of `burst_bytes`; without a number, of what its rate carries in
+    /// [`BURST`].
     pub(super) fn set_burst(&mut self, burst_bytes: Option<u64>) {
         self.burst_bytes = burst_bytes;
         self.made_up = match (self.rate, burst_bytes) {
@@ -131,7 +132,7 @@ impl<P: Packet> Output<P> {
         self.discipline.enqueue_all(now, packets, &mut counted);
     }
 
-    /// Gives `most` packets at most, those that may go to the device at `now`; says how many.
+    /// Gives out the packets that may go to the device at `now`, `most` at most; returns how many.
     #[inline]
     pub(super) fn transmit_all(
         &mut self,

@@ -1,11 +1,12 @@
 //! The packet memory that inputs and outputs share: whose packets lie in it, by output.
 //!
 //! Ports of a real switch have memories of their own; here one memory holds what waits at inputs, at
-//! outputs, on wires and at devices that send. Were it not shared by rule, the queues of a slow output
-//! could fill it, and the devices would have nothing to receive into: what is promised of an input's
-//! buffer would be lost a step earlier. So what may enter is what its *output* has room for, by the same
-//! policy as at an input ([`nilometer_queue::sharing`]): each output has a reserve in memory, wherever its
-//! packets lie, and the rest by dynamic thresholds. Packets that are in need no more room on their way.
+//! outputs, on wires and at devices that send. Without a rule for sharing it, the queues of a slow output
+//! could fill it, and the devices would have no buffers to receive into: packets to which an input's buffer
+//! is guaranteed would be lost a step earlier. So a packet may enter if its *output* has room for it, by the
+//! same policy as at an input ([`nilometer_queue::sharing`]): each output has a reserve in memory, wherever
+//! its packets lie, and the rest by dynamic thresholds. A packet that was admitted needs no more room on its
+//! way.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,7 +50,7 @@ impl Pool {
         self.shares.admit(output)
     }
 
-    /// So many packets have left `output` since it began; fewer than before where one came back.
+    /// Records that `left` packets have left `output` since it began; fewer than before where one came back.
     #[inline]
     pub(super) fn settle(&mut self, output: usize, left: u64) {
         let before = core::mem::replace(&mut self.left[output], left);
@@ -59,7 +60,7 @@ impl Pool {
         }
     }
 
-    /// So many of the packets that have left `output` still lie at its device.
+    /// Records that `packets` of those that have left `output` are still at its device.
     pub(super) fn set_sending(&mut self, output: usize, packets: u32) {
         let before = core::mem::replace(&mut self.sending[output], packets);
         match packets.checked_sub(before) {
@@ -68,7 +69,8 @@ impl Pool {
         }
     }
 
-    /// Whether `inside` packets for `output` are in the fabric, of which so many have `left` since it began.
+    /// Whether the count agrees with `inside` packets for `output` in the fabric and `left` that have left
+    /// it since it began.
     pub(super) fn balances(&self, output: usize, inside: u64, left: u64) -> bool {
         let unsettled = left.wrapping_sub(self.left[output]);
         let counted = u64::from(self.shares.used(output) - self.sending[output]);

@@ -47,8 +47,8 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].reserve(queue, contract)
     }
 
-    /// Ends the contract of a reserved queue of `output`, and says whether it had one; what waits in it goes on as best
-    /// effort. Panics where there is no such port.
+    /// Ends the contract of a reserved queue of `output`, and returns whether it had one; packets that wait in it
+    /// continue as best effort. Panics where there is no such port.
     pub fn release(
         &mut self,
         now: Time,
@@ -66,9 +66,9 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].reserved()
     }
 
-    /// Bits per second that the link of `output` gives the flow of a packet: by its contract, or else while those that wait
-    /// there now go on waiting; nothing where the link has no rate, or a discipline that does not share it by flows.
-    /// Panics where there is no such port.
+    /// Bits per second that the link of `output` gives the flow of a packet: by its contract, or else as long as the
+    /// same flows are waiting there; nothing where the link has no rate, or a discipline that does not share it by
+    /// flows. Panics where there is no such port.
     pub fn share_bps(&self, output: usize, packet: &P) -> Option<u64> {
         let reserved = self.reserved(output);
         if let Some(state) = packet.reserved().and_then(|queue| reserved.state(queue)) {

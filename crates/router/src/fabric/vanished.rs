@@ -1,4 +1,4 @@
-//! What vanishes, or is made of nothing, is seen by the fabric's balance.
+//! The fabric's balance detects packets that vanish or appear from nowhere.
 
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::SwitchShape;

@@ -1,11 +1,11 @@
 //! Echo: the answer to a ping of one of the router's own addresses.
 //!
 //! RFC 1812, 4.3.3.6: all data comes back, from the address that was asked, with the request's type
-//! of service (4.3.2.5). A record route and a timestamp in the request go on recording in the reply;
-//! a source route that has come to its end is turned around: its last entry becomes the destination,
-//! the others follow backwards, and the sender is the last. Requests to broadcast and multicast
-//! addresses are not answered in IPv4, as the clause allows; in IPv6 they are, from an address of one
-//! host (RFC 4443, 4.2). A request in fragments is to be put together first.
+//! of service (4.3.2.5). Record route and timestamp options of the request continue recording in the
+//! reply; a source route that has come to its end is turned around: its last entry becomes the
+//! destination, the others follow backwards, and the sender is the last. Requests to broadcast and
+//! multicast addresses are not answered in IPv4, as the clause allows; in IPv6 they are, from a
+//! unicast address (RFC 4443, 4.2). A fragmented request must be reassembled first.
 //!
 //! Replies may be larger than the next link takes; they do not say "don't fragment".
 
@@ -92,7 +92,7 @@ fn push_options(
     let option = |at: usize| &request[at..at + usize::from(request[at + 1])];
     if let Some(route) = options.source_route {
         if route.next.is_some() {
-            return Err(Suppression::Unwanted); // it is to go on, not to be answered
+            return Err(Suppression::Unwanted); // it is to be forwarded, not answered
         }
         let there = option(route.at);
         let hops = (there.len() - 3) / 4;

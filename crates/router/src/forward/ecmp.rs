@@ -105,7 +105,7 @@ mod tests {
         (0..count).map(|index| flow_hash(seed, &flow(index), None)).collect()
     }
 
-    /// The numbers are another program's, of the same rule.
+    /// The expected numbers come from another program that implements the same rule.
     #[test]
     fn a_flow_has_the_hash_of_its_rule() {
         let (source_port, destination_port, flags) = (1_000, 80, 2);

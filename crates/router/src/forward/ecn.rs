@@ -4,8 +4,8 @@ use super::hop::adjusted;
 use super::word;
 use crate::header::ETHERNET_BYTES;
 
-/// Sets the code point in the IP header of a frame and adjusts IPv4's checksum. Only asked of frames
-/// whose packets said that they are capable; anything but IP stays as it is.
+/// Sets the code point in the IP header of a frame and adjusts IPv4's checksum. Only called for
+/// frames whose packets are ECN-capable; anything but IP stays as it is.
 pub fn mark(frame: &mut [u8]) {
     let Some(packet) = frame.get_mut(ETHERNET_BYTES..) else { return };
     match packet.first().map(|first| first >> 4) {

@@ -1,16 +1,16 @@
 //! IPv6 extension headers a router answers for: options and routing headers.
 //!
-//! Of the extension headers a router on the way reads only the hop-by-hop options, right behind the
-//! IPv6 header (RFC 8200, 4.3). An option it does not know says in its two upper bits what to do:
-//! pass it over, discard, discard and complain, or complain unless the packet was for many (4.2).
-//! Padding and router alert (RFC 2711) are known here; jumbo payloads (RFC 2675) are not, and their
-//! type asks to be complained of, which is right on links that carry none.
+//! The only extension header that a router on the way reads is the hop-by-hop options, right behind the
+//! IPv6 header (RFC 8200, 4.3). An option it does not know says in its two upper bits what to do: pass
+//! it over, discard, discard and complain, or complain unless the packet was for many (4.2). Padding
+//! and router alert (RFC 2711) are known here; jumbo payloads (RFC 2675) are not, and their type
+//! demands an error message, which is right on links that carry none.
 //!
-//! Destination options and routing headers are read by the packet's destination. Of the options
-//! padding alone is known (4.6). No route is followed, so a routing header with segments left is a
-//! complaint about its type (4.4), type 0 above all: it is deprecated for letting one packet bounce
-//! between two routers some eighty times (RFC 5095); and options behind it are for another to read. On
-//! the way, type 0 may be filtered ([`type_0_at`]), and other types pass.
+//! Destination options and routing headers are read by the packet's destination. Padding is the only
+//! option known (4.6). No route is followed, so a routing header with segments left is a complaint
+//! about its type (4.4), type 0 above all: it is deprecated for letting one packet bounce between two
+//! routers some eighty times (RFC 5095); and options behind it are for another to read. On the way,
+//! type 0 may be filtered ([`type_0_at`]), and other types pass.
 
 use super::icmp::Problem;
 use super::{ipv6_extent, word};
@@ -42,9 +42,9 @@ pub fn hop_by_hop(packet: &[u8]) -> HopByHop {
     read_options(&packet[..total_bytes], IPV6_BYTES, true)
 }
 
-/// Why the router must discard the packet that begins here for its destination options, if it must, and
-/// the problem to report if there is one. They are read as far as the packet is not cut by fragmentation,
-/// hidden by encryption, or to go on elsewhere first.
+/// Whether the router must discard the packet that begins here because of its destination options, and
+/// the problem to report, if any. Options are not read where fragmentation cuts them off, encryption
+/// hides them, or the packet is to be sent on elsewhere first.
 pub fn unheeded_options(packet: &[u8]) -> Option<Option<Problem>> {
     let packet = &packet[..ipv6_extent(packet)?];
     for (kind, at) in extensions(packet) {

@@ -1,18 +1,18 @@
 //! Fragmentation of IPv4 packets that are larger than the next link takes.
 //!
-//! RFC 791, 3.2, as RFC 1812 wants it (4.2.2.7): as few fragments as the MTU allows, in the order of
-//! their offsets, each but the last filled to a multiple of eight bytes. A fragment is cut again like a
-//! whole packet: its offset is added to, and its last piece keeps its more-fragments flag.
+//! RFC 791, 3.2, as RFC 1812 requires it (4.2.2.7): as few fragments as the MTU allows, in the order
+//! of their offsets, each but the last filled to a multiple of eight bytes. A fragment is cut again
+//! like a whole packet: its offset is added to, and its last piece keeps its more-fragments flag.
 //!
 //! The first piece keeps all options. The later ones keep those whose copied flag is set (source
-//! routes, security, router alert), padded to a whole word, so their headers may be shorter and their
-//! share of the payload larger. Options were looked at before; what cannot be
-//! read here ends the copy.
+//! routes, security, router alert), padded to a whole word, so their headers may be shorter and
+//! their share of the payload larger. Options were checked before; the copy ends at any that cannot
+//! be read here.
 //!
 //! A packet that says "don't fragment" is refused, and so is every IPv6 packet: its router answers
-//! Packet Too Big (RFC 8200, 5). Refused too is a fragment whose pieces would lie past the last
-//! offset there is, 65,528: its datagram could never be put together, and a wrapped offset would
-//! overwrite the datagram's beginning.
+//! Packet Too Big (RFC 8200, 5). A fragment is also refused if its pieces would lie past the highest
+//! offset, 65,528: its datagram could never be put together, and a wrapped offset would overwrite
+//! the datagram's beginning.
 
 use alloc::vec::Vec;
 
@@ -193,8 +193,8 @@ mod tests {
         packet
     }
 
-    /// The twin: puts the payload of fragments together byte by byte, wherever each says it is;
-    /// and whether the end was among them.
+    /// The twin: puts the payload of fragments together byte by byte at their offsets, and notes
+    /// whether the last fragment was among them.
     fn assembled(pieces: &[Vec<u8>]) -> (BTreeMap<usize, u8>, bool) {
         let (mut bytes, mut has_end) = (BTreeMap::new(), false);
         for piece in pieces {

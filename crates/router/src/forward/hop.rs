@@ -1,9 +1,9 @@
 //! One hop: the time to live falls by one, and the checksum follows it.
 //!
-//! A router takes one from the TTL whatever the packet cost it, and discards what would leave with
-//! none (RFC 1812, 5.3.1; RFC 8200, 3). What arrives with one therefore ends here, as does what
-//! arrives with zero, unless it is for the router itself: a packet's last hop may use it up
-//! (4.2.2.9), so the question is only asked of what is forwarded.
+//! A router decrements the TTL by one whatever the packet's delay, and discards a packet that would
+//! leave with zero (RFC 1812, 5.3.1; RFC 8200, 3). A packet that arrives with one or zero therefore
+//! ends here, unless it is for the router itself: the last hop may use up the TTL (4.2.2.9), so it is
+//! only checked on forwarded packets.
 //!
 //! The header checksum is the complement of a ones' complement sum, so a changed word need not be
 //! summed with the other nine: HC' = ~(~HC + ~m + m') (RFC 1624, equation 3). The older formula of

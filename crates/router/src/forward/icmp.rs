@@ -1,4 +1,4 @@
-//! ICMP error messages: what a router says to the sender of a packet it could not pass on.
+//! ICMP error messages: what a router sends to the source of a packet that it could not forward.
 //!
 //! One [`Problem`] has its numbers in both versions: RFC 792 with RFC 1812, 4.3.3 and 5.2.7, and
 //! RFC 4443 with the registry. A message quotes the packet as it came in, before its TTL fell or its
@@ -13,7 +13,7 @@
 //! What must never be answered is refused here, not only by the caller ([`super::icmp_suppression`]); how
 //! often is for [`super::limit`]. IPv6 redirects belong to neighbour discovery (RFC 4861) and are not made
 //! here. Source quench is not sent (RFC 6633, against 4.3.3.3's mere discouragement), nor are the
-//! codes for networks and hosts by type of service, for we do not route by it.
+//! codes for networks and hosts by type of service, because routing here does not depend on it.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -49,10 +49,10 @@ pub struct Origin<A> {
     pub identification: u16,
 }
 
-/// The IPv4 packet that tells the sender of `original` of a problem.
+/// The IPv4 packet that informs the sender of `original` of a problem.
 ///
 /// # Errors
-/// [`Suppression`], when nothing may be said.
+/// [`Suppression`], when no error may be sent.
 pub fn error_ipv4(
     problem: Problem,
     original: &[u8],
@@ -73,10 +73,10 @@ pub fn error_ipv4(
     Ok(packet)
 }
 
-/// The IPv6 packet that tells the sender of `original` of a problem.
+/// The IPv6 packet that informs the sender of `original` of a problem.
 ///
 /// # Errors
-/// [`Suppression`], when nothing may be said, or only in IPv4.
+/// [`Suppression`], when no error may be sent, or only in IPv4.
 pub fn error_ipv6(
     problem: Problem,
     original: &[u8],

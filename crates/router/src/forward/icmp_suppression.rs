@@ -2,14 +2,14 @@
 //!
 //! RFC 1812, 4.3.2.7: ICMP errors; packets that failed the header checks; packets to a broadcast or
 //! multicast address of IP or of the link; sources that are not one host; fragments but the first.
-//! RFC 4443, 2.4 (e), says the same of IPv6 with two exceptions: Packet Too Big, and the complaint of
-//! an unknown option that asks for it, may answer multicast, for path MTU discovery needs them there.
+//! RFC 4443, 2.4 (e), has the same rules for IPv6 with two exceptions: Packet Too Big, and the error
+//! for an unknown option that demands one, may answer multicast; path MTU discovery needs the first.
 //!
-//! An ICMP message of an unknown type may be an error of tomorrow. IPv4 has no bit that tells
-//! them apart, so only the queries and replies that are known are answered. In IPv6 the upper bit of
-//! the type tells; redirects are informational by it, and are not answered either (e.2). Later
-//! fragments of an IPv6 packet may be answered, but not when what they carry is ICMPv6: its type is
-//! in another fragment.
+//! An ICMP message of an unknown type may be an error of tomorrow. IPv4 has no bit that distinguishes
+//! errors from queries, so only known queries and replies are answered. In IPv6 the upper bit of the
+//! type does; redirects are informational by it, and are not answered either (e.2). Later fragments
+//! of an IPv6 packet may be answered, but not when what they carry is ICMPv6: its type is in another
+//! fragment.
 //!
 //! Whether an address is the broadcast address of a network attached to the router depends on its
 //! ports, so [`Arrival`] brings it along.
@@ -32,7 +32,7 @@ pub struct Arrival {
     pub from_broadcast: bool,
 }
 
-/// Why nothing is said.
+/// Why no error is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Suppression {
@@ -86,7 +86,7 @@ impl Arrival {
         (is_icmp && !kind.is_some_and(|kind| is_query(*kind))).then_some(Suppression::IcmpError)
     }
 
-    /// Why no ICMPv6 error may tell of `problem` with the IPv6 packet `original`, if none may.
+    /// Why no ICMPv6 error may report `problem` with the IPv6 packet `original`; nothing if one may.
     pub fn suppression_ipv6(&self, original: &[u8], problem: Problem) -> Option<Suppression> {
         let Ok(header) = Header::read_ipv6(original) else { return Some(Suppression::Unsound) };
         let AnyKey::V6(key) = header.key else { return Some(Suppression::OtherVersion) };

@@ -1,10 +1,11 @@
-//! How often ICMP may be sent: so many of a kind a second, and so many to one destination.
+//! Rate limits for ICMP: messages of each kind per second, for the whole router and for each
+//! destination.
 //!
 //! RFC 1812, 4.3.2.8, wants errors limited and the limits configurable; RFC 4443, 2.4 (f), demands it
 //! and suggests a token bucket. There are two for each [`IcmpKind`]: one for the router as a whole, and
 //! one of a table of [`DESTINATIONS`] that a seeded hash of the destination picks, so that one sender
-//! of bad packets cannot use up what all others need. A message passes both or neither, and what is
-//! held back is counted. Destinations that share a place in the table share its tokens; under a
+//! of bad packets cannot use up what all others need. A message passes both or neither, and messages
+//! held back are counted. Destinations that share a place in the table share its tokens; under a
 //! secret seed no attacker can choose to share another's.
 //!
 //! A bucket is one moment: when it will be full again. Taking a token moves that moment by the time
@@ -186,7 +187,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000_000;
 
-    /// The twin: tokens in units of which one message costs a second's picoseconds.
+    /// The twin: counts tokens, in a unit where one message costs the number of picoseconds in a
+    /// second.
     struct Tokens {
         allowance: Allowance,
         level: u128,

@@ -1,19 +1,20 @@
 //! Addresses that may not cross a router: the martians of RFC 1812, 5.3.7, and the registry.
 //!
-//! Three circles of addresses, each in the one around it. The inner, [`MartianFilter::Least`], is what later
-//! RFCs forbid to forward under any setting: link-local addresses of either version, the limited
-//! broadcast, and IPv6's unspecified, loopback and multicast sources. [`MartianFilter::Standard`] adds what RFC 1812 says a router
-//! should not forward unless told to: networks 0 and 127, class D as source, class E. That is the
-//! default, which the clause demands. [`MartianFilter::Registry`] adds every block that the registry of
-//! special-purpose addresses marks as not forwardable (RFC 6890), the documentation prefixes among
-//! them. Private addresses (RFC 1918, RFC 4193), shared ones (RFC 6598) and those of benchmarks
-//! (198.18.0.0/15, RFC 2544) are forwardable by that registry and pass all three.
+//! Three circles of addresses, each in the one around it. The inner, [`MartianFilter::Least`], is what
+//! later RFCs forbid routers to forward under any setting: link-local addresses of either version, the
+//! limited broadcast, and IPv6's unspecified, loopback and multicast sources.
+//! [`MartianFilter::Standard`] adds what RFC 1812 says a router should not forward unless told to:
+//! networks 0 and 127, class D as source, class E. That is the default, which the clause demands.
+//! [`MartianFilter::Registry`] adds every block that the registry of special-purpose addresses marks as
+//! not forwardable (RFC 6890), the documentation prefixes among them. Private addresses (RFC 1918, RFC
+//! 4193), shared ones (RFC 6598) and those of benchmarks (198.18.0.0/15, RFC 2544) are forwardable by
+//! that registry and pass all three.
 //!
-//! The tables say it, [`IPV4`] and [`IPV6`], and the tests walk them. What the packet path runs is
-//! the same as a few comparisons: nearly every IPv4 address is done after the first.
+//! The tables [`IPV4`] and [`IPV6`] define these sets, and the tests walk them. The packet path runs
+//! the same rules as a few comparisons: nearly every IPv4 address is done after the first.
 //!
 //! A multicast destination is no martian; whether there is a multicast route is the pipeline's
-//! question. A directed broadcast cannot be told from the address alone either (5.3.5.2).
+//! question. Nor can a directed broadcast be recognised by its address alone (5.3.5.2).
 
 /// How much is filtered. A packet that fails is discarded and counted, and not answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +71,7 @@ pub struct Entry<A> {
     pub from: MartianFilter,
     /// What it is called.
     pub kind: Martian,
-    /// Where it is said.
+    /// The document and section that say so.
     pub said_by: &'static str,
 }
 

@@ -1,22 +1,22 @@
 //! IPv4 options on the slow path: what a router reads of them, fills into them, and refuses.
 //!
 //! Two steps. [`Options::read`] walks the options once, before anything is changed, and finds every
-//! fault that RFC 791 calls one: a length that leads nowhere, a pointer into the option's own head,
-//! an area with some room but not enough for an entry, two of what may be there once. A fault is
-//! answered by Parameter Problem with the octet at which it shows. What is not known (security of any
-//! age, stream identifiers, ...) passes unchanged (RFC 1812, 5.3.13.1 to 5.3.13.3).
+//! fault that RFC 791 defines: a length that leads nowhere, a pointer into the option's own head, an
+//! area with some room but not enough for an entry, or an option twice that may occur only once. A
+//! fault is answered by Parameter Problem with the octet at which it shows. Unknown options (security
+//! of any age, stream identifiers, ...) pass unchanged (RFC 1812, 5.3.13.1 to 5.3.13.3).
 //!
-//! When the next hop is known, [`Options::fill`] writes what is asked of a router: its address on the
+//! When the next hop is known, [`Options::fill`] writes a router's entries: its address on the
 //! outgoing link into a record route (5.3.13.5), its time into a timestamp of all three kinds
 //! (5.3.13.6), and mends the checksum. An area that is full stays as it is; a timestamp then counts
-//! an overflow, unless the list is of prescribed addresses, where having no entry left
-//! means that no further router was asked. A sixteenth that cannot be counted is a fault (RFC 791).
+//! an overflow, unless the list is of prescribed addresses, where having no entry left means that no
+//! further router was asked. A sixteenth that cannot be counted is a fault (RFC 791).
 //!
-//! Source routes let a sender go around filters, and the advice is to refuse them unless asked not to
-//! (RFC 7126, 4.3 and 4.4; RFC 6274). So [`SourceRouting::Refuse`] is the default, against RFC 1812's
-//! 5.3.13.4, and the packet is answered as prohibited. Followed, they work as that clause says: a
-//! packet that has reached an address of the router goes on to the next in the list, whose place is
-//! taken by the router's address on the link towards it (5.2.4.1).
+//! Source routes let a sender go around filters, and the advice is to refuse them unless configured
+//! otherwise (RFC 7126, 4.3 and 4.4; RFC 6274). So [`SourceRouting::Refuse`] is the default, against
+//! RFC 1812's 5.3.13.4, and the packet is answered as prohibited. When followed, they work as that
+//! clause says: a packet that has reached an address of the router continues to the next address in
+//! the list, which is replaced by the router's address on the link towards it (5.2.4.1).
 
 use super::fragment::sum_header;
 use super::icmp::Problem;

@@ -1,6 +1,6 @@
-//! The problems of which ICMP tells, with their types and codes.
+//! The problems that ICMP reports, with their types and codes.
 
-/// What is wrong. Each says its type and code in IPv4 and in IPv6.
+/// What is wrong. Each variant gives its type and code in IPv4 and in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// 3/0; 1/0. No route to the destination.
@@ -25,7 +25,7 @@ pub enum Problem {
     Prohibited,
     /// 3/13; 1/5. A filter forbids this source.
     SourcePolicy,
-    /// 3/13; 1/6. The route to the destination says to refuse.
+    /// 3/13; 1/6. The route to the destination rejects packets.
     Rejected,
     /// 3/13; 1/2. The source's scope ends at this router.
     BeyondScope,
@@ -38,7 +38,7 @@ pub enum Problem {
         /// Which octet, from the IP header. IPv4 has 8 bits for it, and needs no more than 60.
         pointer: u16,
     },
-    /// 12/0; 4/2. An option is not known, and says that it must be.
+    /// 12/0; 4/2. An unknown option that demands an error message.
     Option {
         /// Where its type stands.
         pointer: u16,

@@ -1,16 +1,16 @@
 //! Reassembly of datagrams in fragments that are addressed to the router itself.
 //!
-//! What is forwarded is never put together (RFC 1812, 5.2.6; RFC 8200, 4.5); what is for the router
-//! must be (4.2.2.8). Fragments wait under source, destination, identification and, in IPv4, protocol
-//! until none is missing, or until 60 seconds after the first that came (RFC 8200, 4.5; RFC 1122,
-//! 3.3.2). What ran out of time is handed back: if its first fragment is there, the sender gets an
-//! ICMP error (time exceeded, code 1).
+//! Forwarded packets are never reassembled (RFC 1812, 5.2.6; RFC 8200, 4.5); packets for the router
+//! must be (4.2.2.8). Fragments wait under source, destination, identification and, in IPv4,
+//! protocol until none is missing, or until 60 seconds after the first that came (RFC 8200, 4.5;
+//! RFC 1122, 3.3.2). A datagram that times out is handed back: if its first fragment is there, the
+//! sender gets an ICMP error (time exceeded, code 1).
 //!
-//! Fragments that overlap have no use but to deceive: the whole datagram is dropped without a word,
-//! with what has yet to come of it (RFC 5722), in either version. One that repeats another byte for
-//! byte is let pass (RFC 8200, 4.5). An IPv4 fragment of TCP that hides its flags, and a second one
-//! that could overwrite them, are dropped (RFC 1858, 3). An IPv6 packet that is its only fragment is
-//! whole at once (RFC 6946).
+//! Overlapping fragments serve only attacks: the whole datagram is silently dropped, with the
+//! fragments of it that are yet to come (RFC 5722), in either version. A fragment that repeats
+//! another byte for byte is ignored (RFC 8200, 4.5). An IPv4 fragment of TCP that hides its flags,
+//! and a second one that could overwrite them, are dropped (RFC 1858, 3). An IPv6 packet that is
+//! its only fragment is whole at once (RFC 6946).
 //!
 //! Memory has two bounds, datagrams and bytes; past either the oldest datagram goes. Each fragment
 //! is accounted for once: delivered, repeated, discarded for a reason, or waiting.
@@ -52,7 +52,7 @@ pub enum Reason {
 /// What became of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits for the others, or says what another said.
+    /// It waits for the others, or repeats one that is there.
     Waiting,
     /// The datagram is whole: an IP packet without a trace of fragmentation.
     Whole(Vec<u8>),
@@ -256,7 +256,7 @@ impl Reassembler {
 enum Placed {
     New,
     Repeated,
-    /// With so many that were there, which are dropped.
+    /// With the number of fragments that were there, which are dropped.
     Disagrees(u64),
 }
 

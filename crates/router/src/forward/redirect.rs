@@ -3,8 +3,8 @@
 //! RFC 1812, 5.2.7.2: only when the packet leaves by the port it came from, its sender and the next
 //! hop are on one network, and it carries no source route; and only for the host, never for a whole
 //! network. The message is [`Problem::Redirect`], from the router's address on that network. The
-//! packet is forwarded all the same. A router that has its neighbours' word in a routing protocol
-//! does not heed redirects itself (5.2.7.2), so there is nothing here that reads one.
+//! packet is forwarded all the same. A router that runs a routing protocol does not heed redirects
+//! itself (5.2.7.2), so there is nothing here that reads one.
 
 use super::icmp::Problem;
 

@@ -1,9 +1,9 @@
 //! The reporter: whether an ICMP message is sent at all, and an account of each that was not.
 //!
-//! What asks for a message says what is wrong and hands over the packet as it came in. First come
-//! the rules of what is never answered, then the limits, so that what may not be answered uses up no
-//! tokens; only then is a message made. Every call ends in one counter: sent, limited, or silent for
-//! one of the reasons, and their sum is the number of calls.
+//! The caller says what is wrong and hands over the packet as it came in. The rules of what is
+//! never answered are applied first, then the limits, so that suppressed messages use up no tokens;
+//! only then is a message made. Every call ends in one counter: sent, limited, or silent for one of
+//! the reasons, and their sum is the number of calls.
 
 use alloc::vec::Vec;
 
@@ -44,7 +44,7 @@ impl IcmpErrorCounters {
     }
 }
 
-/// A packet that asks for an answer, and when and how it came.
+/// A packet that causes a message, and when and how it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Cause<'a> {
     /// When.
@@ -87,13 +87,13 @@ impl Reporter {
         self.limiter.set_limits(limits);
     }
 
-    /// Sets whether echo requests are answered; they are unless told otherwise (4.3.3.6).
+    /// Sets whether echo requests are answered; they are by default (4.3.3.6).
     pub fn set_answers_echo(&mut self, answers_echo: bool) {
         self.answers_echo = answers_echo;
     }
 
-    /// The IPv4 packet that tells the sender of `cause` of a problem, from `source`, an address of
-    /// the port by which it will leave.
+    /// The IPv4 packet that informs the sender of `cause` of a problem, from `source`, an address
+    /// of the port by which it will leave.
     ///
     /// # Errors
     /// [`Unsent`], counted.
@@ -110,7 +110,7 @@ impl Reporter {
         error_ipv4(problem, cause.packet, cause.arrival, origin).map_err(Unsent::Silent)
     }
 
-    /// The same in IPv6.
+    /// The IPv6 packet that informs the sender of `cause` of a problem, from `source`.
     ///
     /// # Errors
     /// [`Unsent`], counted.

@@ -2,8 +2,8 @@
 //!
 //! RFC 8200, 4.5: behind the IPv6 header of each piece stands a fragment header with the offset in
 //! units of eight bytes, whether more follow, and one identification for all. What the router sends has
-//! no extension headers, so everything behind the IPv6 header is cut. There is one reason to do so, an
-//! echo reply as large as its request (RFC 4443, 4.2): errors end at 1,280 bytes.
+//! no extension headers, so everything behind the IPv6 header is cut. Only one kind of packet needs
+//! it, an echo reply as large as its request (RFC 4443, 4.2): errors end at 1,280 bytes.
 
 use alloc::vec::Vec;
 

@@ -1,10 +1,10 @@
 //! Flags of TCP that fragmentation hides from filters (RFC 1858, 3; RFC 3128).
 //!
 //! A filter of flags looks at first fragments. One with eight bytes of TCP has no flags, and the next, at
-//! an offset of eight bytes, is no first fragment: both pass, and the host puts together what the filter
-//! was to keep from it. In IPv4 a fragment at that offset may also be laid over the flags of a harmless
-//! first one; hosts of IPv6 drop what overlaps (RFC 5722). No link cuts so short, so where a filter asks
-//! for flags neither is forwarded.
+//! an offset of eight bytes, is no first fragment: both pass, and the host reassembles what the filter
+//! was meant to keep out. In IPv4 a fragment at that offset may also be laid over the flags of a harmless
+//! first one; hosts of IPv6 drop what overlaps (RFC 5722). No link cuts so short, so where a filter
+//! matches on flags neither is forwarded.
 
 use super::word;
 use crate::header::{FRAGMENT, Header, LATER_FRAGMENT};

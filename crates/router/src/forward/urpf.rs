@@ -3,9 +3,9 @@
 //! Ingress filtering with the routing table itself (RFC 2827, RFC 3704; RFC 1812, 5.3.8, calls it
 //! source address validation). The source is looked up as if it were a destination. Strict demands
 //! that the best route leaves by the port of arrival, feasible that some route does, loose that there
-//! is a route at all. A default route proves nothing, so the loose test has a setting whether it counts
-//! (RFC 3704, 2.4 and 2.5); one that discards counts never, which makes loose mode the way to drop
-//! by source (RFC 5635).
+//! is a route at all. A default route proves nothing, so the loose test has a setting whether it
+//! counts (RFC 3704, 2.4 and 2.5); a route that discards never counts, so loose mode can be used to
+//! drop by source (RFC 5635).
 
 /// Which test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Mode {
 pub struct Reverse<'a> {
     /// Ports of the best route, several where it has several next hops; none where it discards.
     pub best: &'a [u16],
-    /// Ports of routes to the same prefix that are not the best (RFC 8704 adds more).
+    /// Ports of other than the best routes to the same prefix (RFC 8704 adds more).
     pub others: &'a [u16],
     /// The prefix has no bits.
     pub is_default: bool,

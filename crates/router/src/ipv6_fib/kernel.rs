@@ -1,19 +1,19 @@
 //! The measured loops over addresses in a table of parcels.
 //!
-//! A batch takes its steps together, so that the lines that one address waits for come while others go on.
-//! First eight addresses at a time gather their words, and those whose parcels are divided the words of their
-//! parts, until none is left. Then words say what will be found, and so who takes which step, with no
-//! branch but a step's end: addresses in trees find their line, and all find their answer, by comparing the
-//! keys of a line at once and counting those that are not greater than their own bits. Lines are asked for
-//! when all words are known. Asking for them earlier, while a reader waits for its fence, as tables of
-//! slots do (`slots/kernel.rs`), costs more than it brings: words are gathered by eights, and asking
-//! takes them one by one.
+//! A batch takes its steps together, so that the cache misses of different addresses overlap. First eight
+//! addresses at a time gather their words, and those whose parcels are divided the words of their parts,
+//! until none is left. Then the words say what will be found, and so which address takes which step, with
+//! no branch but a step's end: addresses in trees find their line, and all find their answer, by comparing
+//! the keys of a line at once and counting those that are not greater than their own bits. Lines are
+//! prefetched when all words are known. Prefetching them earlier, while a reader waits for its fence, as
+//! tables of slots do (`slots/kernel.rs`), costs more than it saves: words are gathered by eights, and
+//! prefetching takes them one by one.
 //!
-//! Bounds are not checked here and memory is read by address (`layout::find` does without both). What is
-//! relied upon are promises of the writer: a word that can be found from the first 65,536 refers to a block
-//! that was written before the word was published, as the word says, on a boundary of 16 bytes, or of 64 if
-//! it is a tree or parts; nothing writes to it before all readers have passed. Only the bytes of a block
-//! itself are read, as those beside it may be written.
+//! Bounds are not checked here and memory is read by address (`layout::find` does without both). The loops
+//! rely on what the writer guarantees: a word that can be found from the first 65,536 refers to a block
+//! that was written before the word was published, as the word says, on a boundary of 16 bytes, or of 64
+//! if it is a tree or parts; nothing writes to it before all readers have passed. Only the bytes of a
+//! block itself are read, as those beside it may be written.
 
 use nilometer_wire::prefetch::prefetch;
 
@@ -25,7 +25,7 @@ use crate::prefix::Address;
 use crate::slots::memory::SlotMemory;
 use crate::slots::routes::next_hop;
 
-/// Asks for the first words of `addresses`.
+/// Prefetches the first words of `addresses`.
 pub(super) fn prefetch_roots(memory: &SlotMemory, addresses: &[u128]) {
     let roots = memory.words().as_ptr();
     for address in addresses {
@@ -188,7 +188,7 @@ mod wide {
             }
         }
 
-        /// The four bytes of each address that lie behind its key, of those that have gone so many
+        /// The four bytes of each address that lie behind its key, for addresses that have taken `step`
         /// steps.
         #[inline]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
@@ -258,7 +258,7 @@ mod wide {
             self.words.wrapping_add(((word >> layout::TAG_BITS) as usize) * 16)
         }
 
-        /// The bits of an address that keys of so many bytes are compared with.
+        /// The bits of an address that keys of `WIDTH` bytes are compared with.
         #[inline(always)]
         fn key<const WIDTH: usize>(&self, number: usize) -> u32 {
             self.keys.0[number] >> (32 - 8 * WIDTH)
@@ -334,9 +334,9 @@ mod wide {
     /// The words of these indices where the mask's signs are set, else what is in `old`.
     ///
     /// # Safety
-    /// There must be such words, and what they refer to is not read before readers have passed. The
-    /// writer may be publishing them: an instruction of which the compiler knows nothing loads each in
-    /// one piece, and x86-64 does not load what it refers to before it.
+    /// These words must exist, and what they refer to must not be written to before readers have passed.
+    /// The writer may be publishing them: an instruction opaque to the compiler loads each in one piece,
+    /// and x86-64 does not load what it refers to before it.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather(words: *const u8, indices: __m256i, old: __m256i, mask: __m256i) -> __m256i {
@@ -376,7 +376,7 @@ mod wide {
         masks
     };
 
-    /// The words of a line that so many keys stand in; zeros for those behind them.
+    /// The words of a line that hold its first `keys` keys; zeros for the words behind them.
     ///
     /// # Safety
     /// The line must have those words.

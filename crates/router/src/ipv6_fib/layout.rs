@@ -3,10 +3,10 @@
 //! Runs are distinguished by the bits behind the parcel's prefix: sixteen of them where no route needs more,
 //! else thirty-two. A *line* is the first bits of each run but the first, its *keys*, and behind them the
 //! answers of all: 21 keys of two bytes or 12 of four and their answers of one byte are a line of the
-//! cache. As many keys as are not greater than an address's own bits, so many runs lie before its own. Where
-//! there are more runs, a *tree* is up to seventeen such lines with one in front of them that has the
-//! first key of each line but the first; the last is filled up with keys like the highest address. A
-//! *deep* block has runs that differ still later: their starts, whole, and their answers.
+//! cache. The number of keys not greater than an address's own bits is the number of runs before its
+//! own. Where there are more runs, a *tree* is up to seventeen such lines with one in front of them that
+//! has the first key of each line but the first; the last is filled up with keys like the highest
+//! address. A *deep* block has runs that differ still later: their starts, whole, and their answers.
 //!
 //! A word says what it refers to in its lowest seven bits, and where in the others, in steps of four
 //! words: with the number of keys in it, a reader knows before it looks what it will find.
@@ -68,14 +68,15 @@ pub(super) fn first(word: u32) -> u32 {
     (word >> TAG_BITS) * STEP_WORDS
 }
 
-/// Most routes of which a parcel may have to pack the runs, two for each and one more, when the longest
-/// has `bits` more than the parcel's prefix.
+/// The most routes a parcel may have if their runs, two for each and one more, are to be packed, when
+/// the longest has `bits` more than the parcel's prefix.
 pub(super) const fn routes_max(bits: u32, bytes: usize) -> usize {
     let width = if bits <= 16 { 2 } else { 4 };
     (LINES_MAX * (keys_max(width, bytes) + 1) - 1) / 2
 }
 
-/// Packs the runs of a parcel with a prefix of `length`, two at least; returns what a word says of them.
+/// Packs the runs of a parcel with a prefix of `length`, two at least; returns the tag of a word that
+/// refers to them.
 pub(super) fn pack<const BYTES: usize>(
     length: u32,
     runs: &[Run<u128>],
@@ -89,8 +90,8 @@ pub(super) fn pack<const BYTES: usize>(
     }
 }
 
-/// Words of the largest block of a parcel with a prefix of `length` whose runs begin at some of these
-/// addresses, two at least, of which the first is the prefix's.
+/// Words of the largest block of a parcel with a prefix of `length` whose runs begin at some of
+/// `starts`, at least two addresses, the first of them the prefix's.
 pub(super) fn words_max<const BYTES: usize>(length: u32, starts: &[u128]) -> usize {
     let longest = starts.iter().map(|start| u128::BITS - start.trailing_zeros()).max();
     let count = starts.len();
@@ -132,8 +133,8 @@ fn pack_lines<const WIDTH: usize, const BYTES: usize>(
     TREE | (lines.len() as u32 - 1)
 }
 
-/// A line of so many `keys`, of which those behind the last run's are the highest there can be and have
-/// its answer.
+/// Appends a line of `keys` keys. The keys behind the last run's have the highest value and that run's
+/// answer.
 fn push_line<const WIDTH: usize, const BYTES: usize>(
     keys: usize,
     runs: &[Run<u128>],

@@ -2,21 +2,21 @@
 //! route of it changes.
 //!
 //! What makes IPv4 fast, that a parcel of fixed size is packed into a line and published by a single
-//! store (`slots/mod.rs`), meets two things in IPv6. Addresses are long: the bits that tell routes apart
-//! begin at the 17th and end at the 48th. And routes crowd: of 160,000, one in ten lies within one /20 of
-//! 131,072. Slots small enough for it are more than there is memory for, and in larger ones an update
-//! writes thousands of runs. So a *parcel* that holds more than some hundred routes is divided by the
-//! next byte of the address into 256 of them (`parcel_table.rs`), and joined again when few are left. What is
-//! not divided is packed into one line of keys and answers, or into a tree of two levels of such lines
-//! (`layout.rs`); parcels with one answer are that answer.
+//! store (`slots/mod.rs`), meets two things in IPv6. Addresses are long: the bits that distinguish routes
+//! run from the 17th to the 48th. And routes crowd: of 160,000, one in ten lies within one /20 of
+//! 131,072. Slots small enough for that /20 would take more memory than there is, and in larger ones an
+//! update writes thousands of runs. So a *parcel* that holds more than some hundred routes is divided by
+//! the next byte of the address into 256 of them (`parcel_table.rs`), and joined again when few are left.
+//! What is not divided is packed into one line of keys and answers, or into a tree of two levels of such
+//! lines (`layout.rs`); parcels with one answer are that answer.
 //!
 //! ```text
 //! first 65,536 words      parts, 256 words     a tree: first keys, and lines of keys and answers
 //! [ 2a0e::/16 ] ------->  [ 2a0e:97::/24 ] ->  [ 0120 | 0a00 | … ]  [ 0a05 | 0a1f | … | 7 | 12 | 9 | … ]
 //! ```
 //!
-//! A lookup reads four or five lines, of which all but the last are few and therefore near; a batch goes
-//! through together, step by step (`kernel.rs`).
+//! A lookup reads four or five lines. All but the last come from a small set that stays in near caches. A
+//! batch goes through together, step by step (`kernel.rs`).
 //!
 //! How much a parcel may hold depends on the lengths of its routes alone, so that neither an answer nor
 //! a covering route that changes makes it overflow. Dividing and joining change no answer; they are

@@ -222,7 +222,7 @@ impl ParcelTable {
         Some(routes)
     }
 
-    /// Undivides a parcel, of which these are all routes.
+    /// Joins a divided parcel again; `routes` are all of its routes.
     pub fn join(&mut self, place: Place, routes: Vec<Route<u128>>) {
         for part in self.all_parts(place) {
             *self.of_mut(part.number) = Parcel::default();
@@ -239,7 +239,7 @@ impl ParcelTable {
         runs_of(place.prefix, cover, routes, &mut self.walk, runs);
     }
 
-    /// Where runs can begin of the parcel of which they were made last, whatever its routes answer.
+    /// Where runs can begin in the parcel whose runs were made last, whatever its routes answer.
     pub fn starts(&self) -> &[u128] {
         &self.walk.starts
     }

@@ -15,7 +15,7 @@ pub(super) struct Source<A> {
     pub(super) address: A,
     /// When its timer runs out; nothing: excluded.
     pub(super) until: Option<Time>,
-    /// How often hosts are still to be asked for it.
+    /// How many queries for it are still to be sent.
     pub(super) asks: u8,
 }
 
@@ -39,7 +39,8 @@ pub(super) struct Group<A> {
     /// The group timer, of filter mode EXCLUDE.
     pub(super) until: Time,
     pub(super) sources: Vec<Source<A>>,
-    /// How often hosts are still to be asked for the whole group, and when next for anything.
+    /// How many queries for the whole group are still to be sent, and when the next query of any kind
+    /// is due.
     pub(super) asks: u8,
     pub(super) next_ask: Option<Time>,
     /// Until when a host of an older version counts as being there (RFC 3376, 7.3.2), and whether of
@@ -131,8 +132,8 @@ impl<A: Copy + Ord> Group<A> {
         self.until = terms.now + terms.membership;
     }
 
-    /// Q(G,X): hosts are asked for those sources that have more than the last member's time (LMQT) left
-    /// and that `is_meant`; they have no longer than that then (6.6.3.2).
+    /// Q(G,X): queries the sources that `is_meant` selects and that have more than the last member
+    /// query time (LMQT) left; their timers are lowered to it (6.6.3.2).
     fn ask_sources(&mut self, terms: &Terms, is_meant: impl Fn(&Source<A>) -> bool) {
         if terms.asks == 0 {
             return;
@@ -147,8 +148,8 @@ impl<A: Copy + Ord> Group<A> {
         }
     }
 
-    /// Q(G): hosts are asked for the group (6.6.3.1). Where its timer is as short already, they are
-    /// being asked, and the next leave asks nothing more.
+    /// Q(G): queries the group (6.6.3.1). If its timer is that short already, queries are under way,
+    /// and a further leave adds none.
     fn ask_all(&mut self, terms: &Terms) {
         let soon = terms.now + terms.last_member;
         if terms.asks > 0 && self.until > soon {
@@ -185,7 +186,8 @@ impl<A: Copy + Ord> Group<A> {
         asked
     }
 
-    /// Another router has asked (6.6.1): what it asked for has no longer than the last member's time.
+    /// Another router has sent a query (6.6.1): the timers of what it queried are lowered to the last
+    /// member query time.
     pub(super) fn lower(&mut self, soon: Time, asked: &[A]) {
         if asked.is_empty() {
             self.until = self.until.min(soon);

@@ -1,7 +1,8 @@
-//! The groups of one port, and the router that asks for them (RFC 3376, 6; RFC 3810, 7).
+//! The groups of one port, and the router that queries them (RFC 3376, 6; RFC 3810, 7).
 //!
-//! Of several routers on a link the one with the lowest address asks (6.6.2); the others listen, keep the
-//! same state, and take over when it falls silent. Only the querier shortens timers on a leave.
+//! Of several routers on a link the one with the lowest address is the querier (6.6.2); the others
+//! listen, keep the same state, and take over when it falls silent. Only the querier shortens
+//! timers on a leave.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -44,7 +45,7 @@ pub struct Ledger {
 #[derive(Debug)]
 pub struct Membership<A> {
     settings: Settings,
-    /// The settings with what the router that asks says of itself (RFC 3376, 4.1.6 and 4.1.7).
+    /// The settings, with the values that the querier advertises (RFC 3376, 4.1.6 and 4.1.7).
     in_force: Settings,
     mac: Mac,
     address: A,
@@ -119,7 +120,7 @@ impl<A: Protocol> Membership<A> {
         &self.ledger
     }
 
-    /// The next group of which something changed; to be carried into [`super::GroupTable::refresh`].
+    /// The next group that changed; to be passed to [`super::GroupTable::refresh`].
     pub fn poll_changed(&mut self) -> Option<A> {
         self.changed.pop_first()
     }
@@ -198,7 +199,7 @@ impl<A: Protocol> Membership<A> {
         self.ledger.records += 1;
         let older = now + self.in_force.membership_interval();
         self.change(now, record.group, |state, terms| {
-            // A leave says nothing of the hosts that stay.
+            // A leave carries no information about the hosts that stay.
             match (version, record.kind) {
                 (Version::Oldest, _) => state.oldest_until = older,
                 (Version::Older, RecordKind::IsExclude) => state.older_until = older,
@@ -316,8 +317,8 @@ impl<A: Protocol> Membership<A> {
         Some(group.map_or(general, |due| due.min(general)))
     }
 
-    /// Writes the next query to be sent and returns its length; to be asked after every call until
-    /// there is none.
+    /// Writes the next query to be sent and returns its length; to be called after every other call
+    /// until there is none.
     ///
     /// # Panics
     /// If the buffer is shorter than [`crate::neighbour::FRAME_BYTES_MAX`].

@@ -1,4 +1,4 @@
-//! What IGMP and MLD say, whatever the family and the version.
+//! The contents of IGMP and MLD messages, for both families and all versions.
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,7 @@ impl RecordKind {
     ];
 }
 
-/// What one host says of one group.
+/// What one host reports of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<A> {
     /// What is reported.
@@ -77,9 +77,9 @@ pub struct Query<A> {
     pub response_interval: Span,
     /// S: other routers shall not lower their timers.
     pub is_suppressed: bool,
-    /// The asker's robustness; 0 says nothing.
+    /// The querier's robustness; 0 if unspecified.
     pub robustness: u8,
-    /// The asker's query interval; 0 says nothing.
+    /// The querier's query interval; 0 if unspecified.
     pub query_interval: Span,
     /// The version it is written in.
     pub version: Version,
@@ -112,7 +112,7 @@ pub enum Malformed {
     /// Another kind of message.
     #[error("not a query or report of a known version")]
     Kind,
-    /// It is shorter than what it says of itself.
+    /// It is shorter than its own fields say.
     #[error("the message ends before it says")]
     Short,
     /// The group is none.
@@ -156,7 +156,8 @@ pub(super) fn addresses<A, const BYTES: usize>(
     Ok(chunks.map(|chunk| read(core::array::from_fn(|i| chunk[i]))).collect())
 }
 
-/// The records of a report, which have the same form in both families but for the address's length.
+/// The records of a report, which have the same form in both families but for the length of
+/// addresses.
 pub(super) fn records<A: Protocol, const BYTES: usize>(
     mut bytes: &[u8],
     count: usize,

@@ -19,8 +19,8 @@ pub struct Settings {
     /// Within which hosts answer when a host has left, from 0.1 s to 25 s (Last Member Query
     /// Interval).
     pub last_member_interval: Span,
-    /// How often is asked then, from 1 to 7 (Last Member Query Count). The product with the interval
-    /// is the leave latency.
+    /// How many queries are sent then, from 1 to 7 (Last Member Query Count). The product with the
+    /// interval is the leave latency.
     pub last_member_count: u8,
     /// Most groups on the port, from 1 to 65,536.
     pub groups_max: usize,

@@ -1,11 +1,11 @@
 //! The table that replication reads: from a packet's group and source to the ports that want it.
 //!
-//! Of each group it keeps what every port said of it, in the order of the ports: a filter, and the list
-//! of its sources in order. A packet costs one search for its group, and for each port that said
-//! something one search for its source; that is no more steps than there are copies to be made, but for
-//! ports that exclude this source. Sources that no host named are not stored, so traffic cannot
-//! fill the table: its entries were requested by hosts (within [`Settings`](super::Settings)) or by
-//! the operator (within [`STATIC_MAX`]).
+//! For each group it keeps each port's state, in the order of the ports: a filter mode, and a sorted
+//! list of sources. A packet costs one search for its group, and one search for its source for each
+//! port with state; apart from ports that exclude this source, that is no more steps than copies to be
+//! made. Sources that no host named are not stored, so traffic cannot fill the table: its entries were
+//! requested by hosts (within [`Settings`](super::Settings)) or by the operator (within
+//! [`STATIC_MAX`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -113,7 +113,7 @@ impl<A: Protocol> GroupTable<A> {
         });
     }
 
-    /// Forwards a group by `port` whatever its hosts say: from one source, or from all.
+    /// Forwards a group by `port` whatever its hosts report: from one source, or from all.
     ///
     /// # Errors
     /// [`StaticError`], and nothing has changed.

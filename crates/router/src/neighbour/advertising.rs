@@ -1,4 +1,4 @@
-//! When a router advertises itself, and what it says (RFC 4861, 6.2).
+//! When a router advertises itself, and with which contents (RFC 4861, 6.2).
 
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
@@ -18,7 +18,7 @@ const ANSWER_DELAY: Span = Span::from_nanos(500_000_000);
 /// The purpose of the random delays.
 const PURPOSE: u32 = 0x7261;
 
-/// What a router says of itself and its link (6.2.1).
+/// What a router advertises of itself and its link (6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertising {
     /// Least time between unsolicited advertisements, from 3 s to 3/4 of `interval_max`.
@@ -27,13 +27,13 @@ pub struct Advertising {
     pub interval_max: Span,
     /// For how many seconds it is a default router: 0, or from `interval_max` to 9,000.
     pub lifetime_s: u16,
-    /// The hop limit for hosts; 0 says nothing.
+    /// The hop limit for hosts; 0 if unspecified.
     pub hop_limit: u8,
     /// M: addresses by DHCPv6.
     pub is_managed: bool,
     /// O: other settings by DHCPv6.
     pub is_other: bool,
-    /// The link's MTU in bytes, if it is said.
+    /// The link's MTU in bytes, if advertised.
     pub mtu: Option<u32>,
     /// Prefixes of the link.
     pub prefixes: [Option<OnLinkPrefix>; PREFIXES_MAX],

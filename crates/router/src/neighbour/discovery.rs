@@ -39,17 +39,17 @@ pub struct Envelope {
 /// A router advertisement (4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement {
-    /// What hosts shall put into their hop limits; 0 says nothing.
+    /// The hop limit that hosts shall use; 0 if unspecified.
     pub hop_limit: u8,
     /// M: addresses are to be had by DHCPv6.
     pub is_managed: bool,
     /// O: other settings are to be had by DHCPv6.
     pub is_other: bool,
-    /// For how many seconds the router is a default router; 0 says it is none.
+    /// For how many seconds the router is a default router; 0 if it is none.
     pub lifetime_s: u16,
-    /// The reachable time for hosts in milliseconds; 0 says nothing.
+    /// The reachable time for hosts in milliseconds; 0 if unspecified.
     pub reachable_ms: u32,
-    /// The time between requests for hosts in milliseconds; 0 says nothing.
+    /// The time between requests for hosts in milliseconds; 0 if unspecified.
     pub retransmit_ms: u32,
     /// The router's link-layer address.
     pub mac: Option<Mac>,
@@ -80,7 +80,7 @@ pub enum Message {
     Advertisement {
         /// The address.
         target: u128,
-        /// What it says of it.
+        /// The answer.
         answer: Answer,
     },
 }

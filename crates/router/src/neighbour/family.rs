@@ -1,4 +1,4 @@
-//! What the neighbour table must know of an address beyond its bits.
+//! What the neighbour table must know about an address beyond its bits.
 
 use crate::prefix::{Address, Prefix};
 

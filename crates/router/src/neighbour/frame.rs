@@ -48,7 +48,7 @@ impl<'a> Ink<'a> {
     }
 
     /// Fills in the checksum of the ICMPv6 message from `at` on, and the length of the IPv6 packet
-    /// around it, of which 14 bytes of Ethernet stand before.
+    /// around it, which stands behind 14 bytes of Ethernet.
     pub(crate) fn close_icmpv6(&mut self, at: usize) {
         let end = self.at;
         let length = (end - 54) as u16;

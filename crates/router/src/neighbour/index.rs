@@ -1,4 +1,4 @@
-//! A hash table from addresses to places, of fixed size, under a key that strangers do not know.
+//! A hash table from addresses to places, of fixed size, under a secret key.
 //!
 //! Open addressing with linear probing over twice as many cells as there can be entries; removal
 //! shifts what follows back (Knuth, volume 3, 6.4, Algorithm R), so that there are no tombstones and a

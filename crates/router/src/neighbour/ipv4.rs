@@ -1,11 +1,12 @@
-//! The ARP speaker of a port: asks for neighbours, answers for the port's own addresses.
+//! The ARP speaker of a port: resolves neighbours and answers for the port's own addresses.
 //!
-//! Received packets go by RFC 826: a host that asks for an address of ours becomes known; one that asks
-//! for another's or announces itself only updates what is known already (Linux's `arp_accept = 0`), so
-//! that an unsolicited announcement poisons nothing new. A claim on an address of ours is counted
-//! as a conflict and defended by one announcement in ten seconds (RFC 5227, 2.4 b). Addresses off the
-//! port's prefixes, of groups or with a group's link-layer address are refused. Prefixes may be answered
-//! for others (proxy ARP, RFC 1027); none is unless told so.
+//! Received packets are handled by RFC 826: a host that requests one of our addresses becomes known; a
+//! host that requests another's or announces itself only updates an existing entry (Linux's
+//! `arp_accept = 0`), so that an unsolicited announcement cannot create an entry. A claim on an
+//! address of ours is counted as a conflict and defended by one announcement in ten seconds (RFC 5227,
+//! 2.4 b). Addresses outside the port's prefixes, group addresses and group link-layer addresses are
+//! refused. The port may answer for configured prefixes of others (proxy ARP, RFC 1027); by default
+//! for none.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -150,8 +151,8 @@ impl<B: Copy> Arp<B> {
         self.answers.push_back(packet);
     }
 
-    /// Writes the next frame to be sent and returns its length; to be asked after every call until
-    /// there is none.
+    /// Writes the next frame to be sent and returns its length; to be called after every other call
+    /// until there is none.
     ///
     /// # Panics
     /// If the buffer is shorter than [`super::FRAME_BYTES_MAX`].

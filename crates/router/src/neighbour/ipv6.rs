@@ -1,9 +1,10 @@
-//! The speaker of neighbour discovery of a port: asks, answers, and advertises the router if configured to.
+//! Neighbour discovery on a port: resolves neighbours, answers, and advertises the router if configured to.
 //!
-//! Own addresses are put on trial before they are used (RFC 4862, 5.4) and answered for with the router
-//! and override flags set (RFC 4861, 7.2.4), to the soliciting node or, on [`Discovery::announce`], to all.
-//! Router advertisements are off until [`Discovery::advertise`]; those of others only teach their link-layer address, since a router's own
-//! settings do not come from its neighbours (6.2.7). Redirects are not followed (8.1) and not sent.
+//! The port's own addresses are tested for duplicates before they are used (RFC 4862, 5.4) and answered for
+//! with the router and override flags set (RFC 4861, 7.2.4), to the soliciting node or, on
+//! [`Discovery::announce`], to all. Router advertisements are off until [`Discovery::advertise`]; from
+//! those of others only the link-layer address is learnt, since a router's own settings do not come from
+//! its neighbours (6.2.7). Redirects are not followed (8.1) and not sent.
 
 use alloc::collections::VecDeque;
 
@@ -35,9 +36,9 @@ pub struct Discovery<B> {
 }
 
 impl<B: Copy> Discovery<B> {
-    /// A port without neighbours. Addresses that come later are asked for `probes` times before they
-    /// are used (DupAddrDetectTransmits; the RFC's default is 1, 0 takes them at once); those in `own`
-    /// are used at once.
+    /// A port without neighbours. Addresses added later are probed `probes` times before they are used
+    /// (DupAddrDetectTransmits; the RFC's default is 1, 0 takes them at once); those in `own` are used at
+    /// once.
     ///
     /// # Errors
     /// What is wrong with the settings.
@@ -108,7 +109,7 @@ impl<B: Copy> Discovery<B> {
         self.answer(envelope, Message::Advertisement { target: address, answer });
     }
 
-    /// The next address of which it is known now whether it is ours.
+    /// The next address whose duplicate detection has ended.
     pub fn poll_verdict(&mut self) -> Option<DetectionOutcome> {
         self.candidates.poll_verdict()
     }
@@ -124,7 +125,7 @@ impl<B: Copy> Discovery<B> {
         Ok(())
     }
 
-    /// Stops advertising; a last advertisement says so, with a lifetime of 0 (6.2.5).
+    /// Stops advertising; a last advertisement with a lifetime of 0 announces it (6.2.5).
     pub fn cease(&mut self) {
         if let Some(mut advertiser) = self.advertiser.take() {
             advertiser.what.lifetime_s = 0;
@@ -243,7 +244,7 @@ impl<B: Copy> Discovery<B> {
         self.answer(envelope, Message::RouterAdvertisement(what.message(mac)));
     }
 
-    /// Writes the next frame to be sent and returns its length; to be asked after every call until
+    /// Writes the next frame to be sent and returns its length; to be called after every other call until
     /// there is none.
     ///
     /// # Panics

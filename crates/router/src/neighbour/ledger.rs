@@ -1,4 +1,4 @@
-//! What a neighbour table counts: packets by what came of them, messages by why they were ignored.
+//! What a neighbour table counts: packets by their fate, messages by why they were ignored.
 
 nilometer_wire::named! {
     /// Why a packet was not released.
@@ -27,7 +27,7 @@ nilometer_wire::named! {
     }
 }
 
-/// Why a message, or what it says of an address, was ignored.
+/// Why a message, or its claim about an address, was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Ignored {
@@ -81,7 +81,7 @@ impl Ledger {
         self.dropped.iter().sum()
     }
 
-    /// Messages, or what they say of an address, that were ignored for this reason.
+    /// Messages, or claims about an address in them, that were ignored for this reason.
     pub fn ignored(&self, why: Ignored) -> u64 {
         self.ignored[why as usize]
     }

@@ -1,8 +1,8 @@
 //! Which link-layer address a next hop has: one table for each port and family.
 //!
 //! IPv4 asks by ARP ([`Arp`]: RFC 826, RFC 1122 2.3.2), IPv6 by neighbour discovery ([`Discovery`]:
-//! RFC 4861). Both speak for the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2,
-//! as Linux's do: an answer to a request for an IPv4 address counts as a solicited advertisement, a
+//! RFC 4861). Both use the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2, as
+//! Linux's do: an answer to a request for an IPv4 address counts as a solicited advertisement, a
 //! request by a neighbour as a solicitation. So neighbours of either family are probed before they are
 //! given up, and no packet waits for a probe.
 //!
@@ -24,11 +24,11 @@
 //! every handle kept in an adjacency is void at once without having to be found. The caller then asks
 //! [`Table::lookup`] by address: one hash and a compare, and a handle to keep.
 //!
-//! **What strangers can make it hold is bounded.** Entries, unresolved entries, packets behind each and
-//! packets in all have limits ([`Settings`]). An unsolicited entry is made only when a
-//! neighbour asks for an address of ours (RFC 826; RFC 4861, 7.2.3), and may push out failed and stale
-//! entries, never those in use. An address that did not answer stays as failed for a while: packets for
-//! it are refused at once as unreachable and ask nothing.
+//! **The state that strangers can create is bounded.** Entries, unresolved entries, packets behind each
+//! and packets in all have limits ([`Settings`]). An unsolicited entry is made only when a neighbour
+//! requests one of our addresses (RFC 826; RFC 4861, 7.2.3), and may push out failed and stale entries,
+//! never those in use. An address that did not answer stays as failed for a while: packets for it are
+//! refused at once as unreachable and trigger no request.
 //!
 //! Every packet handed to [`Table::hold`] comes back, by [`Table::poll_packet`], with a link-layer
 //! address or with the reason why there is none.

@@ -31,7 +31,7 @@ pub struct OnLinkPrefix {
     pub preferred_s: u32,
 }
 
-/// What the options of a message say.
+/// The options of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) source_mac: Option<Mac>,

@@ -7,7 +7,7 @@ use crate::prefix::Prefix;
 
 /// Most addresses of one family on one port.
 pub const ADDRESSES_MAX: usize = 64;
-/// Bits of an address that are asked first.
+/// Leading bits of an address that are tested first.
 const BEGINNING_BITS: u32 = 8;
 
 /// Why a port cannot have an address.

@@ -27,7 +27,7 @@ pub struct Settings {
     pub reachable: Span,
     /// From the use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay: Span,
-    /// How long an unused stale entry is kept (RFC 1122, 2.3.2.1 asks for some such time).
+    /// How long an unused stale entry is kept (RFC 1122, 2.3.2.1 requires such a timeout).
     pub stale: Span,
     /// How long a failed address is refused without asking, from 1 to 3 s.
     pub failed: Span,

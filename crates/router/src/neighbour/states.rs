@@ -14,10 +14,10 @@ const DRAWN_FOR: Span = Span::from_secs(7_200);
 /// The purpose of its random stream.
 const PURPOSE: u32 = 0x6e75;
 
-/// What a neighbour advertisement says, or an ARP reply (RFC 4861, 4.4).
+/// The contents of a neighbour advertisement or an ARP reply (RFC 4861, 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its link-layer address, if it says it.
+    /// Its link-layer address, if it is given.
     pub mac: Option<Mac>,
     /// S: it answers a request of ours.
     pub is_solicited: bool,
@@ -112,7 +112,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         Ok(())
     }
 
-    /// A neighbour has said whether it is a router (6.2.6, 6.3.4).
+    /// Records whether a neighbour is a router, by its own message (6.2.6, 6.3.4).
     pub(super) fn note_router(&mut self, address: A, is_router: bool) {
         if let Some(place) = self.index.find(address) {
             self.bodies[place as usize].is_router = is_router;
@@ -308,7 +308,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         }
     }
 
-    /// Moves the packets that wait at a place to those whose fate is known.
+    /// Moves the packets that wait at a place to the queue of those whose fate is known.
     fn hand_out(&mut self, place: u32, fate: Result<Mac, Reason>) {
         let body = &mut self.bodies[place as usize];
         while let Some(packet) = self.room.pop(&mut body.waiting) {

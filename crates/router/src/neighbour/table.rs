@@ -1,4 +1,4 @@
-//! The neighbour table: what forwarding asks of it, and the places its entries stand in.
+//! The neighbour table: the interface for forwarding, and the places of its entries.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ impl Handle {
     pub const VOID: Handle = Handle { place: u32::MAX, key: 0 };
 }
 
-/// What a lookup says.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Send to this link-layer address; the handle gives it again by [`Table::ready`].
@@ -96,7 +96,7 @@ pub struct Entry<A> {
     pub mac: Option<Mac>,
     /// Its state.
     pub state: State,
-    /// Whether it last said that it is a router.
+    /// Whether it last identified itself as a router.
     pub is_router: bool,
 }
 
@@ -178,7 +178,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         self.ready_link_address(handle).map(mac)
     }
 
-    /// The same as a number.
+    /// The link-layer address that [`Table::ready`] gives, as a number.
     #[inline(always)]
     pub(crate) fn ready_link_address(&self, handle: Handle) -> Option<LinkAddress> {
         let hot = self.hot.get(handle.place as usize)?;
@@ -260,7 +260,8 @@ impl<A: Family, B: Copy> Table<A, B> {
         Ok(())
     }
 
-    /// The next packet whose fate is known. To be asked after every call until there is none.
+    /// The next packet whose fate is known. To be called after every other call until there is
+    /// none.
     pub fn poll_packet(&mut self) -> Option<Outcome<A, B>> {
         let outcome = self.outcomes.pop_front()?;
         match outcome.fate {
@@ -280,7 +281,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         Some(Solicit { address: body.address, to })
     }
 
-    /// Whether [`Table::poll_solicit`] has something to say.
+    /// Whether [`Table::poll_solicit`] has a request to send.
     pub fn has_requests(&self) -> bool {
         self.chains.first(Chain::Asking).is_some()
     }

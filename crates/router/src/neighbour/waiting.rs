@@ -1,5 +1,5 @@
-//! Packets that wait for a link-layer address (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2): many short queues in one room of
-//! fixed size.
+//! Packets that wait for a link-layer address (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2): many short
+//! queues in one array of fixed size.
 
 use alloc::vec::Vec;
 

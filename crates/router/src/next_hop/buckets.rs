@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 /// Buckets for each member, at least; a share is off by less than half a bucket.
 const BUCKETS_PER_MEMBER: usize = 16;
 
-/// How many buckets a group of so many members has.
+/// How many buckets a group of `members` members has.
 pub(super) fn count(members: usize) -> usize {
     if members == 1 { 1 } else { (members * BUCKETS_PER_MEMBER).next_power_of_two() }
 }
@@ -59,8 +59,8 @@ pub(super) fn deal(weights: &[u16], count: usize, before: &[Option<usize>]) -> V
     settled.into_iter().map(|home| home.or_else(|| open.next()).expect("shares add up")).collect()
 }
 
-/// Where each bucket is now: at home while that lives, else where it was lodged while that lives,
-/// else dealt among the living; nowhere when none lives. `lodged` is what this said last.
+/// Where each bucket is now: at home while that lives, else where it was lodged while that lives, else
+/// dealt among the living; nowhere when none lives. `lodged` is the previous result.
 pub(super) fn lodge(
     weights: &[u16],
     homes: &[usize],

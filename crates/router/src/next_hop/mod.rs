@@ -1,7 +1,8 @@
-//! Next hops behind their numbers: what a route points to, and can be changed without the route.
+//! Next hops behind their numbers: what routes point to, and what can change without changing the
+//! routes.
 //!
 //! A forwarding table of 900,000 prefixes has some dozens of next hops. Each route holds a number, and
-//! this table says what the number stands for: one way out, a fate (local, blackhole, reject), or a
+//! this table gives the meaning of the number: one way out, a fate (local, blackhole, reject), or a
 //! group of weighted ways among which a flow's hash chooses (`buckets.rs`). A port that goes down is
 //! therefore a matter of the groups that use it and never of the prefixes: "prefix-independent
 //! convergence".
@@ -12,9 +13,9 @@
 //!
 //! The data thread reads a [`Snapshot`], taken in a moment by copying three flat arrays, and exchanges
 //! it for the latest at the boundaries of its batches. A number that was freed is not used again until
-//! every snapshot in which it meant something is gone; until a reader has the snapshot in which a new
-//! number first stands, `resolve` says so. Hence a packet can be late by a batch, but never go to the
-//! next hop of another route.
+//! every snapshot in which it meant something is gone; a reader whose snapshot is older than a new
+//! number learns so from `resolve`. Hence a packet can be late by a batch, but never go to the next
+//! hop of another route.
 
 mod buckets;
 mod snapshot;
@@ -123,7 +124,7 @@ impl NextHops {
     /// one for a single way, 16 and more for each member of a group.
     pub fn new(numbers_max: usize, buckets_max: usize) -> NextHops {
         let numbers_max = numbers_max.min(1 << 16);
-        // Way 0 is where the flows of a group go of which no member lives.
+        // Way 0 takes the flows of a group without a living member.
         let failed = HopUsers { hop: Hop::Failed, is_down: false, users: BTreeSet::new() };
         let live = Snapshot { hops: vec![Hop::Failed], ..Snapshot::default() };
         NextHops {
@@ -145,8 +146,8 @@ impl NextHops {
         }
     }
 
-    /// The number of a group with these members, in whatever order they come, or of a single way; the
-    /// same for the same members. It counts one reference more.
+    /// The number of a group with these members, in any order, or of a single way; the same for the
+    /// same members. It gains one reference.
     ///
     /// # Errors
     /// When there is no room, no member or too many, or a weight of 0.
@@ -259,7 +260,7 @@ impl NextHops {
         if self.down.remove(&point) { self.review(point) } else { 0 }
     }
 
-    /// All as it is now, for readers; the same one again where nothing has changed.
+    /// The current state, for readers; the previous snapshot again if nothing has changed.
     pub fn snapshot(&mut self) -> Arc<Snapshot> {
         if self.latest.version != self.live.version {
             let last = core::mem::replace(&mut self.latest, Arc::new(self.live.clone()));
@@ -365,7 +366,7 @@ impl NextHops {
         Ok(Range { first: first as u32, mask })
     }
 
-    /// The ways of these members, each told that `next` uses it.
+    /// The ways of these members, each with `next` recorded as a user.
     fn use_ways(&mut self, next: NextHop, content: &[Member]) -> Result<Vec<u16>, NextHopFault> {
         let new = content.iter().filter(|member| !self.ways_by_hop.contains_key(&member.hop));
         if self.ways.len() + new.count() > (1 << 16) + self.ways_unused.len() {

@@ -1,4 +1,5 @@
-//! The account of a router: every packet that came or was made has left, was discarded, or is here.
+//! The account of a router: every packet that arrived or was created has left, was discarded, or is
+//! still inside.
 
 /// Packets, by how they came and how they went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! From a next hop to the port and the link-layer address it is reached by, in a few array reads.
 //!
 //! For each hop of the [`Snapshot`] with a gateway a [`Handle`] of the gateway's neighbour entry is
-//! kept, with the port. It is void as soon as the entry changes, so nothing has to be told when one does:
-//! the next packet asks the table again.
+//! kept, with the port. It is void as soon as the entry changes, so a change needs no notification:
+//! the next packet queries the table again.
 
 use alloc::vec::Vec;
 

@@ -1,14 +1,15 @@
-//! Changes to a router that runs: links that go down and come up, other addresses, ports that come and go.
+//! Changes to a running router: links that go down and come up, other addresses, ports that come and
+//! go.
 //!
 //! The fabric has as many ports as it was made with, and distributed queueing has a row and a column
 //! for each. So a port that is to be plugged in later is reserved from the start
 //! ([`PortPlan::vacant`]): it is down, unused, and costs its place in the arrays. What is
 //! pulled out becomes vacant again.
 //!
-//! What waits for a port that goes down is of no use to anyone when it comes up. Packets that wait for
-//! a neighbour's address are discarded at once. Those in the queues of the fabric are discarded as fast
-//! as the link would have sent them, so that the books of the fabric stay those of a link. Routes are
-//! not the forwarding plane's: the owner of the next hops lets them fail over
+//! Packets that wait for a port that goes down are stale when it comes up again. Packets that wait
+//! for a neighbour's address are discarded at once. Those in the queues of the fabric are discarded
+//! as fast as the link would have sent them, so that the fabric's accounts stay those of a working
+//! link. Routes are not the forwarding plane's: the owner of the next hops lets them fail over
 //! ([`crate::NextHops::fail`] with [`crate::Point::Port`]) and hands in the new [`crate::Snapshot`].
 
 use nilometer_wire::Time;
@@ -101,8 +102,7 @@ impl Router {
         Ok(())
     }
 
-    /// Changes what the router says of itself and to senders. What waits to be put together stays
-    /// under its old bounds.
+    /// Changes the settings for RFC 1812, except the bounds of reassembly, which stay as they were.
     pub fn set_rfc1812(&mut self, settings: Rfc1812Settings) {
         let reporter = &mut self.slow.reporter;
         reporter.set_hop_limit(settings.hop_limit);

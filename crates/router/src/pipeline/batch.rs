@@ -16,8 +16,8 @@ pub use super::lane::{Brief, Lane, Lanes};
 /// Frames between the one that is read and the one whose line is prefetched: no more, because buffers of
 /// a power of two share a few sets of the first cache.
 pub(super) const AHEAD: usize = 8;
-/// The same where headers are read for the first time, from further away. (All at once they would wait for
-/// each other: a processor keeps track of a dozen lines or so that are on their way.)
+/// The prefetch distance where headers are read for the first time, from further away. (Prefetching all
+/// at once would stall: a processor tracks only a dozen or so lines in flight.)
 const AHEAD_AT_FIRST: usize = 12;
 
 impl Router {
@@ -74,8 +74,8 @@ impl Router {
         }
     }
 
-    /// Whether a frame that is not for this port alone goes on like others because it is for a group;
-    /// it has been seen to if not.
+    /// Whether a frame that is not for this port alone continues like others because it is for a group;
+    /// if not, it has been dealt with.
     #[cold]
     fn goes_on<M: Memory>(&mut self, input: usize, place: Place, memory: &mut M) -> bool {
         let frame = memory.frame(place);

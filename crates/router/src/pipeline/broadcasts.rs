@@ -1,8 +1,8 @@
 //! Which addresses stand for all hosts of a network on any of the ports (RFC 1812, 4.2.3.1).
 //!
-//! The source of every packet is asked for (4.2.2.11), so the answer has to be cheap. Networks of
-//! eight bits and more of hosts end in the same six bits, all ones, and few addresses of hosts do. A
-//! word with a bit for each ending that occurs says no to nearly all; only then is the list searched.
+//! The source of every packet is checked (4.2.2.11), so the check has to be cheap. Networks of eight
+//! bits and more of hosts end in the same six bits, all ones, and few addresses of hosts do. A word
+//! with a bit for each ending that occurs says no to nearly all; only then is the list searched.
 
 use alloc::vec::Vec;
 

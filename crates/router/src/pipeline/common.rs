@@ -1,11 +1,11 @@
-//! The common packet: nothing about it is a reason to stop, and it is asked everything at once.
+//! The common packet: nothing about it is a reason to stop, and all checks are made at once.
 //!
-//! [`Router::judge`](super::decide) asks a packet one question after the other, and each answer may lead
-//! somewhere else. Nearly every packet answers all of them in the same way, and none of the questions
-//! changes anything. So they can be put together, in any order, and a packet that is found common leaves as
-//! `judge` would have let it. One that is not has changed nothing, and `judge` begins with it from the
-//! beginning. What the loop reads of the router stays at hand from packet to packet, since nothing in the
-//! loop can change it.
+//! [`Router::judge`](super::decide) makes one check after the other, each of which may lead somewhere
+//! else. Nearly every packet passes all of them in the same way, and none of the checks changes anything.
+//! So they can be combined, in any order, and a packet that is found common leaves as `judge` would have
+//! let it. A packet that is not common has changed nothing, and `judge` starts it from the beginning.
+//! What the loop reads of the router stays at hand from packet to packet, since nothing in the loop can
+//! change it.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ use crate::header;
 use crate::memory::{Memory, Ticket};
 
 impl Router {
-    /// Decides on the packets of a lane from `at` on until one is not common: says which that is.
+    /// Decides on the packets of a lane from `at` on until one is not common; returns which one that is.
     #[inline(always)]
     pub(super) fn decide_common<A: Version, M: Memory>(
         &mut self,
@@ -32,7 +32,7 @@ impl Router {
     ) -> usize {
         let Router { ports, tables, hops, adjacencies, broadcasts, .. } = self;
         let filters = A::filters(tables);
-        // (A fragment is odd only where it may hide the flags that a filter asks for.)
+        // (A fragment is odd only where it may hide the flags that a filter matches on.)
         let odd = match filters.ask_for_flags(input) {
             true => header::OPTIONS | header::FRAGMENT,
             false => header::OPTIONS,

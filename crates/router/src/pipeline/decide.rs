@@ -1,8 +1,9 @@
-//! What becomes of each packet of a batch, and the rewriting of those that go on (RFC 1812, 5.2.1).
+//! The decision on each packet of a batch, and the rewriting of those that are forwarded (RFC 1812,
+//! 5.2.1).
 //!
-//! The order of the questions is that of RFC 1812: filter, addresses, route, options, time to live,
-//! size, next hop. The common packet answers them from what earlier stages left and from three
-//! arrays; everything else is one reason to leave the fast path.
+//! The order of the checks is that of RFC 1812: filter, addresses, route, options, time to live, size,
+//! next hop. For the common packet the results of earlier stages and three arrays answer them; everything
+//! else is one reason to leave the fast path.
 
 use core::mem;
 use core::net::IpAddr;
@@ -40,7 +41,7 @@ pub(super) enum Turn {
 pub(super) type Egress = (u16, Option<IpAddr>, u16);
 
 impl Router {
-    /// Decides on the batch: tickets of what goes on, with their headers rewritten.
+    /// Decides on the batch: makes tickets of the packets to be forwarded, with their headers rewritten.
     pub(super) fn decide<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         self.decide_lane::<u32, M>(now, input, memory);
         self.decide_lane::<u128, M>(now, input, memory);
@@ -258,7 +259,7 @@ impl Router {
         }
     }
 
-    /// The link-layer address of a gateway: by the handle that is kept, or asked for again.
+    /// The link-layer address of a gateway: by the kept handle, or looked up again.
     pub(super) fn mac_of_gateway(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! The tables that the pipeline asks, whatever is behind them: exchanged between two batches.
+//! The tables that the pipeline looks up, of any engine; they are exchanged between two batches.
 //!
 //! A batch is one call, so that a table behind a pointer costs no more than one in place.
 
@@ -110,12 +110,12 @@ impl<A: Classified> Filters<A> {
         numbers.filter_map(|id| self.get(id).map(|(rule, filter)| (id, rule, filter)))
     }
 
-    /// Lets classifiers that were given the same rules beforehand, each by its number and for its ports,
-    /// take the place of these: no more than pointers change, whatever there are of them. Returns the old
-    /// ones.
+    /// Replaces these classifiers by others that were given the same rules beforehand, with the
+    /// same numbers and ports. Only pointers change, however many rules there are. Returns the old
+    /// classifiers.
     ///
     /// # Errors
-    /// The others, if they have not as many rules.
+    /// The others, if their number of rules differs.
     pub fn exchange_filled(&mut self, filled: ByPort<A>) -> Result<ByPort<A>, ByPort<A>> {
         match filled.len() == self.classifier.len() {
             true => Ok(self.replace(filled)),
@@ -156,7 +156,7 @@ impl<A: Classified> Filters<A> {
         self.cache.as_ref().map(FlowCache::span)
     }
 
-    /// Asks for the counters of the filter that was found.
+    /// Prefetches the counters of the filter that was found.
     #[inline(always)]
     pub(super) fn ask(&self, found: Option<RuleId>) {
         if let Some(id) = found {
@@ -170,7 +170,7 @@ impl<A: Classified> Filters<A> {
         found.and_then(|id| self.filters.get_mut(id.0 as usize))
     }
 
-    /// The filter that was found met so many packets.
+    /// Counts `packets` packets for the filter that was found.
     #[inline]
     pub(super) fn credit(&mut self, found: Option<RuleId>, packets: u64, bytes: u64) {
         if let Some(filter) = self.found(found) {

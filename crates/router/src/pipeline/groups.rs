@@ -1,6 +1,6 @@
-//! What ports do for groups: the questions to their hosts, and what they answered.
+//! What ports do for groups: the queries to their hosts, and the reports.
 //!
-//! Membership is asked for by IGMP where the port has an IPv4 address, and by MLD where it has IPv6.
+//! Membership is queried by IGMP where the port has an IPv4 address, and by MLD where it has IPv6.
 //! A message of either that comes to a port which serves groups ends here; on other ports it is
 //! punted out of the forwarding plane, or discarded.
 
@@ -35,7 +35,7 @@ impl<A: Protocol> Side<A> {
         Side { table: GroupTable::new(), memberships: (0..ports).map(|_| None).collect() }
     }
 
-    /// Takes what hosts of `port` said into the table.
+    /// Takes the reports of hosts of `port` into the table.
     fn carry(&mut self, port: usize) {
         let Some(membership) = &mut self.memberships[port] else { return };
         while let Some(group) = membership.poll_changed() {
@@ -160,7 +160,7 @@ impl Router {
         Ok(())
     }
 
-    /// Forwards a group by a port whatever its hosts say.
+    /// Forwards a group by a port whatever its hosts report.
     ///
     /// # Errors
     /// [`MulticastError`]; nothing has changed then.
@@ -203,12 +203,14 @@ impl Router {
         &self.groups.side6.table
     }
 
-    /// What hosts of a port said by IGMP; nothing where multicast is off or it has no IPv4 address.
+    /// The memberships that hosts of a port reported by IGMP; nothing where multicast is off or it
+    /// has no IPv4 address.
     pub fn membership4(&self, port: usize) -> Option<&Membership<u32>> {
         self.groups.side4.memberships[port].as_ref()
     }
 
-    /// What hosts of a port said by MLD; nothing where multicast is off or it has no IPv6 address.
+    /// The memberships that hosts of a port reported by MLD; nothing where multicast is off or it
+    /// has no IPv6 address.
     pub fn membership6(&self, port: usize) -> Option<&Membership<u128>> {
         self.groups.side6.memberships[port].as_ref()
     }

@@ -1,7 +1,7 @@
 //! ICMP errors and redirects: which error a packet causes, and from which source address it is sent.
 //!
-//! A message is from an address of the port by which it leaves (RFC 1812, 4.3.2.4), so the way to the
-//! message's recipient is found first and the message made for it. A port without an address speaks with
+//! A message is from an address of the port by which it leaves (RFC 1812, 4.3.2.4), so the route to
+//! the message's recipient is found first and the message made for it. A port without an address uses
 //! that of another. In IPv6 an answer to a packet for one of the router's addresses is from that
 //! address (RFC 4443, 2.2), and only what stays on the link is from a link-local one.
 
@@ -72,9 +72,9 @@ impl Router {
         self.discard(input, place, discard, memory);
     }
 
-    /// A packet whose next hop cannot be a neighbour that answers: an address of the router is its
-    /// own, that of all hosts of a network is not forwarded to (5.3.5.2; RFC 2644), and of any other
-    /// the sender is told.
+    /// A packet whose next hop did not resolve. One to an address of the router is taken as its own,
+    /// a directed broadcast is not forwarded (5.3.5.2; RFC 2644), and for any other destination the
+    /// sender gets an error.
     fn settle_unresolved<M: Memory>(
         &mut self,
         now: Time,
@@ -108,7 +108,7 @@ impl Router {
         self.ports.iter_mut().any(|port| A::table(port).own().has(address))
     }
 
-    /// What the router knows of an IP packet's arrival that is not in the packet. All ports are asked.
+    /// What the router knows of an IP packet's arrival that is not in the packet, from all ports.
     pub(super) fn arrival(&self, by_link_broadcast: bool, packet: &[u8]) -> Arrival {
         let is_four = packet.first().is_some_and(|first| first >> 4 == 4);
         let destination = u32::destination(packet);
@@ -137,7 +137,7 @@ impl Router {
         }
     }
 
-    /// The same of a packet that is in no buffer.
+    /// Reports a problem with a packet that is in no buffer.
     pub(super) fn tell<M: Memory>(
         &mut self,
         input: usize,
@@ -150,7 +150,7 @@ impl Router {
         }
     }
 
-    /// The message that tells of `problem`, and the way it goes.
+    /// The message that reports `problem`, and its egress.
     pub(super) fn message(
         &mut self,
         input: usize,
@@ -201,7 +201,7 @@ impl Router {
         header.map_or(0, |header| ecmp::flow_hash(self.plan.seed, &header, None))
     }
 
-    /// The address from which to speak by port `output` to or through `next`: one of the same
+    /// The source address for a packet by port `output` to or through `next`: one of the same
     /// network, else the first of the port, else the first of another port.
     pub(super) fn source_by<A: Version>(
         &mut self,
@@ -227,8 +227,8 @@ impl Router {
         })
     }
 
-    /// The way of a packet that came by `input`, or was made because of one that did: to a link-local
-    /// address, of IPv4 as well (RFC 3927, 2.6.2), there is none but back to its link.
+    /// The egress of a packet that came by `input`, or was made because of one that did. A link-local
+    /// address, of IPv4 as well (RFC 3927, 2.6.2), can only be reached back on that link.
     pub(super) fn way_out<A: Version>(
         &mut self,
         input: usize,
@@ -242,8 +242,8 @@ impl Router {
         self.way(next, hash)
     }
 
-    /// A packet leaves by the port it came by: its sender may be told of a shorter way (5.2.7.2). It
-    /// is forwarded all the same.
+    /// A packet leaves by the port it came by: its sender may get a redirect to a shorter way
+    /// (5.2.7.2). The packet is forwarded all the same.
     #[cold]
     pub(super) fn redirect<M: Memory>(
         &mut self,

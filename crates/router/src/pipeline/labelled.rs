@@ -1,4 +1,5 @@
-//! Labelled packets (MPLS; RFC 3031, RFC 3032): labels go on and come off as an instance says, and they leave.
+//! Labelled packets (MPLS; RFC 3031, RFC 3032): labels are pushed and popped as an instance decides, and the packets
+//! are sent.
 //!
 //! ```text
 //!   frame of 0x8847 ──► the port's instance ─┬─ last label off ──► parsed like any packet that came by that port
@@ -7,10 +8,10 @@
 //! ```
 //!
 //! Labelled frames are found where the ethertype is looked at anyway, gathered, and handed to the instance once the
-//! batch is parsed. Labels are written last: so what an ICMP error quotes is what came, and one about a labelled packet
-//! is about the IP packet beneath, and sent where a route leads to the sender (RFC 3032, 2.3). A next hop is
-//! an address, which is looked up and resolved like any other. What has labels meets no filters of outputs and takes no
-//! ECN mark (its bits are not IP's): a queue that would mark it drops it.
+//! batch is parsed. Labels are written last: so an ICMP error quotes the packet as it came; an error about a labelled
+//! packet concerns the IP packet beneath, and is sent where a route leads to the sender (RFC 3032, 2.3). A next hop
+//! is an address, which is looked up and resolved like any other. Labelled packets meet no output filters and take no
+//! ECN mark (their bits are not IP's): a queue that would mark one drops it.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -43,7 +44,7 @@ const KIND_AT: usize = 12;
 const BOTTOM: u8 = 1;
 
 impl Router {
-    /// Hands the labelled frames that come to a port to an instance, or to nobody.
+    /// Hands the labelled frames that come to a port to an instance, or to none.
     ///
     /// # Errors
     /// [`ControlError`]; nothing has changed then.
@@ -103,8 +104,8 @@ impl Router {
         self.labelled = facts;
     }
 
-    /// An instance says something of the labels of an IP packet on its way through a chain: whether it has left the
-    /// lane. One for the router itself stays, and so without labels.
+    /// Applies an instance's verdict on the labels of an IP packet on its way through a chain; returns whether the
+    /// packet has left the lane. A packet for the router itself stays, without labels.
     pub(super) fn label<A: Version, M: Memory>(
         &mut self,
         now: Time,
@@ -161,7 +162,7 @@ impl Router {
         self.refuse(now, (input, place), problem, why, memory);
     }
 
-    /// Labels of a packet come off, and it goes on.
+    /// Pops labels off a packet, pushes others if so decided, and sends it on.
     fn change_labels<M: Memory>(
         &mut self,
         now: Time,
@@ -246,8 +247,8 @@ impl Router {
         self.send_directed(now, input, place, sent, memory);
     }
 
-    /// A packet that with its labels does not fit: fragments of the IP packet beneath get the same labels, or an ICMP
-    /// error says what would fit (RFC 3032, 3.4 and 3.5).
+    /// A packet that does not fit with its labels: fragments of the IP packet beneath get the same labels, or an ICMP
+    /// error reports what would fit (RFC 3032, 3.4 and 3.5).
     fn cut_labelled<M: Memory>(
         &mut self,
         now: Time,
@@ -327,7 +328,7 @@ fn beneath(stack: &[u8]) -> Option<(usize, &[u8])> {
     Some((at, &stack[at..]))
 }
 
-/// Whether what is beneath the first entries of a stack is no label any more; nothing where there are not so many.
+/// Whether the `popped`-th entry of a stack is its bottom; nothing where the stack has fewer entries.
 fn is_bottom(stack: &[u8], popped: usize) -> Option<bool> {
     let (entries, _) = stack.as_chunks::<ENTRY_BYTES>();
     let (last, others) = entries.get(..popped)?.split_last()?;
@@ -342,7 +343,7 @@ fn mark_bottom(stack: &mut [u8]) {
     entries.last_mut().into_iter().for_each(|entry| entry[2] |= BOTTOM);
 }
 
-/// Takes entries off the front of a packet; beneath the last one there is an IP packet, or so it says.
+/// Takes entries off the front of a packet; beneath the last one there is an IP packet if `is_ip`.
 fn strip<M: Memory>(place: Place, popped: usize, is_ip: bool, memory: &mut M) -> Place {
     let taken = popped * ENTRY_BYTES;
     let frame = memory.frame_mut(place);

@@ -1,4 +1,4 @@
-//! A batch on its way: what each stage leaves for the next, in arrays side by side.
+//! A batch under way: what each stage leaves for the next, in arrays side by side.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -77,7 +77,7 @@ impl<A: Copy + Default> Lane<A> {
         }
     }
 
-    /// One more packet, of which there are never more than places.
+    /// Adds a packet; there are never more packets than places.
     #[inline(always)]
     pub(super) fn push(&mut self, brief: Brief, key: Key<A>) {
         let at = self.packets;

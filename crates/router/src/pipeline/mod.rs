@@ -1,4 +1,5 @@
-//! The router as one machine: ports, tables and fabric, told the time and handed its packets.
+//! The router as one machine: ports, tables and fabric; a driver passes it the time and its
+//! packets.
 //!
 //! ```text
 //!   receive ─ parse ─ classify ─ look up ─ decide and rewrite ─┬─ virtual output queues
@@ -10,13 +11,13 @@
 //! This is the dark path of the paper's Figure 6, taken by batches: each stage goes over up to
 //! [`BATCH`] packets before the next begins, so that a table's misses overlap and its code stays in
 //! the cache. What a stage cannot do in a few nanoseconds goes to the slow path ([`slow`]), a bounded
-//! queue that is served between batches and can never hold up what is plain.
+//! queue that is served between batches and can never delay plain packets.
 //!
-//! The machine has no clock, no device and no thread. Its driver has, and does over and over:
+//! The machine has no clock, no device and no thread. Its driver has them, and repeats this loop:
 //! [`Router::receive`] what came to each port, [`Router::advance`], [`Router::transmit`] to each port
-//! while the device has room; and sleeps until [`Router::poll_timeout`] or the next packet. Only the
-//! live driver (`routerd::driver`), benchmarks and tests do so; the simulator has a switch of
-//! its own (`sim::switch`). The order and the size of batches change which packets are dropped.
+//! while the device has room; then it sleeps until [`Router::poll_timeout`] or the next packet.
+//! Only the live driver (`routerd::driver`), benchmarks and tests do so; the simulator has a switch
+//! of its own (`sim::switch`). The order and the size of batches change which packets are dropped.
 //!
 //! Buffers are handed over with their packets: a received one is the router's until it is transmitted,
 //! punted or given back. Nothing vanishes ([`Router::balances`]), and a packet that goes no further is
@@ -98,7 +99,7 @@ pub struct RouterPlan {
     pub martians: MartianFilter,
     /// Seed of what is left to chance: the choice among equal paths, jittered timers.
     pub seed: u64,
-    /// What it says of itself and to senders, and what it does with options.
+    /// Its host behaviour, its ICMP messages, and its treatment of options.
     pub rfc1812: Rfc1812Settings,
 }
 

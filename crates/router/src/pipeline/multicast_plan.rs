@@ -14,11 +14,11 @@ pub struct MulticastPlan {
     pub mld: Settings,
     /// Packets leave only if they came with a greater time to live or hop limit than this.
     pub ttl_threshold: u8,
-    /// What leaves by the port whatever its hosts say.
+    /// Groups forwarded by the port whatever its hosts report.
     pub groups: Vec<StaticGroup>,
 }
 
-/// A group that is forwarded without being asked for.
+/// A group that is forwarded without membership reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticGroup {
     /// The group.

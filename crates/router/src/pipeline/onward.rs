@@ -1,8 +1,8 @@
-//! Packets that go on outside a batch: with options, with a source route, in pieces.
+//! Packets that are forwarded outside a batch: with options, with a source route, or in fragments.
 //!
 //! What an ICMP error quotes is the packet as it came in (RFC 1812, 4.3.2.3). So everything that can
-//! stop a packet is asked first, and only then are its options filled, its source route moved on and
-//! its time to live taken down.
+//! stop a packet is checked first; only then are its options filled, its source route advanced and
+//! its time to live decremented.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ use crate::header::{AnyKey, ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place};
 use crate::neighbour::Mac;
 
-/// A packet that is to go on, and what is written into it when nothing can stop it any more.
+/// A packet to be forwarded, and what is written into it when nothing can stop it any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     /// Its header; the destination is that of the next part of its source route.
@@ -42,7 +42,7 @@ impl Onward {
 }
 
 impl Router {
-    /// A packet with options: the router's part of them is done, and it goes on.
+    /// A packet with options: the router's part of them is done, and the packet is forwarded.
     pub(super) fn heed_options<M: Memory>(
         &mut self,
         now: Time,

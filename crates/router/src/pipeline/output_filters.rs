@@ -2,9 +2,9 @@
 //!
 //! The paper's output side is another processor behind the switch fabric. Here one thread has both sides, and a
 //! packet meets the filters of its output as soon as that is known: rewritten for its link, and before it waits in a
-//! virtual output queue, so that what is dropped takes no room there. All packets that the router sends by a port meet
-//! them, its own among them; what it is handed by who runs beside it and what it says to neighbours does not. A
-//! router without such filters pays a comparison a batch.
+//! virtual output queue, so that what is dropped takes no room there. All packets that the router sends by a port
+//! meet them, its own among them. Packets that it is handed by a system beside it, and messages to neighbours, do
+//! not. A router without such filters pays one comparison a batch.
 //!
 //! A packet whose destination a plugin changes here is looked up again, once, and meets no more filters.
 
@@ -235,7 +235,7 @@ impl Router {
         self.send_filtered(now, input, place, sent, memory);
     }
 
-    /// The output and the link-layer address of who is at an address, by the routes.
+    /// The output and the link-layer address for a destination, by the routes.
     pub(super) fn reach_again<A: Version>(&mut self, now: Time, to: A) -> super::onward::Reached {
         let next = A::route(self, to).ok_or(Turn::Slow(Why::NoRoute))?;
         let way = self.way(next, 0)?;

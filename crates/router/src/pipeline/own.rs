@@ -1,4 +1,4 @@
-//! What is for the router itself: questions of its neighbours, and packets to its addresses.
+//! Packets for the router itself: neighbours' requests, and packets to its addresses.
 
 use alloc::vec::Vec;
 
@@ -44,8 +44,8 @@ impl Router {
         self.absorb(place, memory);
     }
 
-    /// A message of neighbour discovery: for the neighbour table, and punted as well
-    /// unless it asks for an address that the router answers for.
+    /// A message of neighbour discovery: for the neighbour table, and punted as well unless it
+    /// solicits an address that the router answers for.
     pub(super) fn take_discovery<M: Memory>(
         &mut self,
         now: Time,
@@ -174,7 +174,7 @@ impl Router {
         }
     }
 
-    /// Datagrams of which fragments are missing for too long: their senders get ICMP errors.
+    /// Datagrams whose fragments are missing for too long: their senders get ICMP errors.
     pub(super) fn expire_fragments<M: Memory>(&mut self, now: Time, memory: &mut M) {
         while let Some(expired) = self.slow.reassembler.expire(now) {
             let Some(first) = expired.first else { continue };
@@ -258,8 +258,8 @@ fn is_sound(packet: &[u8], header: &Header) -> bool {
         && transport_checksum_ok(packet) != Some(false)
 }
 
-/// What is wrong with a packet of this protocol to the router, which listens on no port; nothing is said
-/// of TCP, whose reset is another's, and of protocols without a reply.
+/// The problem with a packet of this protocol to the router, which listens on no port. There is none
+/// for TCP, whose resets are sent elsewhere, and for protocols without a reply.
 fn unspoken(protocol: u8, pointer: u16) -> Option<Problem> {
     match protocol {
         protocol::UDP => Some(Problem::PortUnreachable),

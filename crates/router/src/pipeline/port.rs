@@ -82,7 +82,7 @@ impl RouterPort {
         Ok(port)
     }
 
-    /// The link-layer address of a gateway, if the handle that is kept says it.
+    /// The link-layer address of a gateway, if the kept handle is still valid.
     #[inline(always)]
     pub(super) fn ready(&self, kept: Kept) -> Option<LinkAddress> {
         match kept.is_six {
@@ -91,7 +91,7 @@ impl RouterPort {
         }
     }
 
-    /// What is asked of every packet, from the plan and the state of the link.
+    /// Derives the checks made on every packet from the plan and the state of the link.
     fn settle(&mut self) {
         self.is_open = self.is_up && self.plan.forwards;
         self.asks = !self.plan.forwards || self.plan.reverse_path != Mode::Off;
@@ -103,7 +103,7 @@ impl RouterPort {
         if self.is_up { Discard::ForwardingOff } else { Discard::PortDown }
     }
 
-    /// The link has gone down: neighbours are forgotten, what was to be said is not.
+    /// The link has gone down: neighbours are forgotten, and messages to be sent are dropped.
     pub(super) fn sleep(&mut self) {
         self.is_up = false;
         self.settle();
@@ -240,7 +240,7 @@ impl RouterPort {
         self.settle();
     }
 
-    /// Tells hosts of a better router on their network, or not (RFC 1812, 5.2.7.2).
+    /// Sets whether hosts are redirected to a better router on their network (RFC 1812, 5.2.7.2).
     pub fn set_redirects(&mut self, redirects: bool) {
         self.plan.redirects = redirects;
     }

@@ -1,4 +1,4 @@
-//! What a port is to be: name, addresses, link, and what is done for its hosts.
+//! The configuration of a port: name, addresses, link, and what is done for its hosts.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,8 +28,8 @@ pub struct PortPlan {
     /// Its link-local address; without one, a port that has other IPv6 addresses makes itself one of
     /// its link-layer address (RFC 4291, 2.5.6; RFC 2464, 5).
     pub link_local: Option<u128>,
-    /// How often the link is asked whether another has an IPv6 address before it is used, a second
-    /// apart (RFC 4862, DupAddrDetectTransmits: 1 unless set otherwise); 0 takes addresses at once.
+    /// How many probes for a duplicate are sent before an IPv6 address is used, a second apart (RFC
+    /// 4862, DupAddrDetectTransmits: 1 unless set otherwise); 0 takes addresses at once.
     pub address_probes: u8,
     /// The rate to which its link is held; without one, only the device limits it.
     pub rate: Option<Rate>,

@@ -1,17 +1,17 @@
 //! Packets for groups: one copy for each port that wants them, made where they enter the fabric.
 //!
-//! A packet to a group that may leave its link is replicated in the batch in which it came. Its ports are
-//! those that the table of groups says, but for the one it came by; it must have come by the port that
+//! A packet to a group that may leave its link is replicated in the batch in which it came. Its ports
+//! are those in the table of groups, except for the one it came by; it must have come by the port that
 //! leads back to its source, or it would go round in circles where two routers share two links. Its hop
 //! limit falls once, then it is copied: a buffer for each port but the last, which gets the buffer that
-//! came. So a packet for one receiver is copied never and one for three receivers twice, and the cost is
+//! came. So a packet for one receiver is never copied and one for three receivers twice, and the cost is
 //! that of the bytes. Each copy goes through the virtual output queue of its port, where distributed
 //! queueing treats it as any other packet.
 //!
 //! A copy that cannot leave (its port is down, its hop limit is not above the port's threshold, the link
 //! is too narrow) is counted as made and as discarded, so that no packet is missing without a
-//! reason. A packet that no port wants is [`Discard::NoGroup`]. No sender is told of anything but of a
-//! link too narrow for IPv6, for path MTU discovery needs it (RFC 4443, 2.4 e).
+//! reason. A packet that no port wants is [`Discard::NoGroup`]. Senders get no ICMP error except for an
+//! IPv6 packet too big for a link, which path MTU discovery needs (RFC 4443, 2.4 e).
 
 use alloc::vec::Vec;
 use core::mem;
@@ -51,7 +51,8 @@ impl Router {
         }
     }
 
-    /// A packet outside a batch whose options have been seen to: whether it was for a group.
+    /// Replicates a packet outside a batch, whose options have been processed, if it is for a group;
+    /// returns whether it was.
     pub(super) fn replicate_alone<M: Memory>(
         &mut self,
         now: Time,

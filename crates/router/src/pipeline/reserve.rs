@@ -1,6 +1,6 @@
 //! Reserved flows in a batch: their packets are marked with their queue and sent on their pinned route.
 //!
-//! See [`super::reserved`] for where this stands on the way of a packet.
+//! See [`super::reserved`] for its place on a packet's path.
 
 use core::mem;
 
@@ -37,7 +37,7 @@ impl Router {
             let brief = &mut lane.briefs[at];
             let (action, _) = A::reserved(&mut self.reserved).meet(Some(id), brief.ip_bytes);
             let Action::Reserved(queue) = action else { continue };
-            // The upper half goes on choosing among the ways of a group.
+            // The upper half still chooses among the ways of a group.
             brief.hash = brief.hash >> 32 << 32 | u64::from(queue);
             brief.notes |= header::RESERVED;
             let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
@@ -73,8 +73,8 @@ impl Router {
         self.fabric.reserve(output, queue.into(), contract)
     }
 
-    /// Ends the contract of a reserved queue of `output`, and says whether it had one; its packets go on as best
-    /// effort.
+    /// Ends the contract of a reserved queue of `output`, and returns whether it had one; its packets
+    /// continue as best effort.
     ///
     /// # Panics
     /// When there is no such port.

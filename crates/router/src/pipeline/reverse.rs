@@ -1,4 +1,4 @@
-//! The tests of sources by the way back (RFC 3704), as the pipeline asks them.
+//! Reverse path tests of sources (RFC 3704) in the pipeline.
 
 use super::Router;
 use super::decide::Turn;

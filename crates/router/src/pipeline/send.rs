@@ -1,5 +1,5 @@
-//! Sending what the pipeline itself has in hand: packets of the slow path and of the router's own, and
-//! those that wait for the link-layer address of their next hop.
+//! Sending outside batches: packets of the slow path, the router's own packets, and those that wait for
+//! the link-layer address of their next hop.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -226,7 +226,7 @@ impl Router {
         }
     }
 
-    /// Timers of the neighbour tables, packets whose address is known or will not be, requests.
+    /// Serves the neighbour tables: timers, packets whose neighbour has resolved or failed, requests.
     pub(super) fn serve_neighbours<M: Memory>(&mut self, now: Time, memory: &mut M) {
         let mut frame = [0; FRAME_BYTES_MAX];
         for output in 0..self.ports.len() {
@@ -252,9 +252,9 @@ impl Router {
         }
     }
 
-    /// A packet that was held: to its output's queue, or back to its sender as undeliverable. Only of an
-    /// address that does not answer is its sender told (RFC 1812, 3.3.2): one that had to give way to
-    /// a later packet may well reach it when it is sent again.
+    /// A packet that was held: to its output's queue, or back to its sender as undeliverable. The sender
+    /// gets an error only if the address does not answer (RFC 1812, 3.3.2): a packet that had to give
+    /// way to a later one may well arrive when it is sent again.
     fn release<M: Memory>(
         &mut self,
         now: Time,

@@ -1,9 +1,9 @@
-//! Shortcuts: what the pipeline would do with the next packet of a flow, said beforehand.
+//! Shortcuts: what the pipeline would do with the next packet of a flow, determined beforehand.
 //!
-//! Packets of a flow differ from each other in little: how long they are, what time they have left
-//! to live, whether their headers are sound. Code that can test that, and knows what the pipeline does with
-//! a sound packet of the flow, can forward it in the pipeline's place: closer to the wire, and for less. This
-//! is flow offload. The pipeline is asked with a flow's addresses and ports, and answers with a
+//! Packets of a flow differ from each other in little: their length, their time to live, whether their
+//! headers are sound. Code that can test that, and knows what the pipeline does with a sound packet of the
+//! flow, can forward it in the pipeline's place: closer to the wire, and for less. This is flow offload.
+//! The pipeline is queried with a flow's addresses and ports, and answers with a
 //! [`Shortcut`], or with none where it wants to see the packets itself.
 //!
 //! # The rule
@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!   the device         a frame for another address, one cut short or too long: not sound, and not
-//!                      whoever forwards for us but the pipeline takes it
+//!                      the shortcut forwards it but the pipeline takes it
 //!   the port           down, or without forwarding (RFC 1812, 5.3.11)              no shortcut
 //!   the header         options, fragments, a checksum that is wrong, the last hop: not sound;
 //!                      IPv6                                                        no shortcut
@@ -41,17 +41,18 @@
 //! three are one question to the fabric ([`crate::Fabric::is_transparent`]); the whole rule is in
 //! [`Router::shortcut`] and nowhere else.
 //!
-//! A router is asked for distributed queueing unless its description says otherwise, so as a rule every
-//! packet passes the pipeline. Switching it off, with no discipline and no rate configured, leaves
-//! nothing to delay a packet.
+//! A router uses distributed queueing unless its description says otherwise, so by default every packet
+//! passes the pipeline. Switching it off, with no discipline and no rate configured, leaves nothing to
+//! delay a packet.
 //!
-//! # What rests on it
+//! # Side effects and validity
 //!
-//! To ask does what a packet would do to timers of neighbours, and counts nothing. What took the shortcut is
-//! reported afterwards ([`Router::credit`]), so that every account is as if it had passed here; that it did not
-//! is counted as well ([`super::account::Account::by_shortcut`]). An answer holds until something changes
-//! that it rests on: routes, next hops, filters, ports, the fabric and its links. A caller that keeps it asks again
-//! when one of these has changed, and about neighbour and link now and then ([`Router::still_leads`]).
+//! A query has the effect of a packet on neighbours' timers, and counts nothing. Packets that took the
+//! shortcut are reported afterwards ([`Router::credit`]), so that every account is as if they had passed
+//! here; that they did not is counted as well ([`super::account::Account::by_shortcut`]). An answer holds
+//! until something that it depends on changes: routes, next hops, filters, ports, the fabric and its links.
+//! A caller that keeps it queries again when one of these has changed, and about neighbour and link now and
+//! then ([`Router::still_leads`]).
 
 use nilometer_wire::Time;
 
@@ -135,7 +136,7 @@ impl Router {
         self.ports[output].is_open && self.outputs.is_empty() && self.fabric.is_transparent(output)
     }
 
-    /// The filter of a flow that may be forwarded unseen, as far as filters and addresses say.
+    /// The filter of a flow that may take a shortcut, as far as filters and addresses decide.
     fn permits(&mut self, input: usize, key: &Key<u32>) -> Option<Option<RuleId>> {
         let port = self.ports.get(input).expect("the caller knows the ports");
         if !port.is_up || key.protocol == protocol::TCP && self.tables.filters4.ask_for_flags(input)
@@ -169,7 +170,7 @@ impl Router {
         self.lets_pass(output.into()) && port.ready(kept).is_some()
     }
 
-    /// So many packets took a shortcut, of so many bytes from the IP header on.
+    /// Counts `packets` packets that took a shortcut, with `ip_bytes` in all from the IP header on.
     ///
     /// # Panics
     /// When there is no port `input`.

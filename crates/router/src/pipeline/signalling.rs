@@ -1,8 +1,8 @@
 //! Signalling: packets of RSVP on their way out of the pipeline to the control processor, and into it from there.
 //!
 //! With signalling on, the slow path keeps each packet of protocol 46 that is for the router itself, or that carries the
-//! router alert option (RFC 2113, RFC 2711), whose destination may be any host. Such packets are at their end here:
-//! what goes on is a message that the control processor makes anew. Off, they are packets like others.
+//! router alert option (RFC 2113, RFC 2711), whose destination may be any host. Such packets end here: the control
+//! processor sends a new message onward. With signalling off, they are packets like others.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

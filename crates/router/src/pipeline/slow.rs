@@ -1,11 +1,11 @@
-//! The slow path: what a packet needs that the fast path does not do.
+//! The slow path: the work that the fast path does not do.
 //!
 //! A bounded queue stands before it, and it is served between batches, [`SERVED_AT_ONCE`] packets at a
-//! time. So a flood of packets with options, or to absent hosts, costs those packets and not the plain ones:
-//! when the queue is full they are discarded as such, at the cheapest point. What neighbours say, by ARP
-//! and neighbour discovery, has a queue of its own: without it nothing is forwarded for long, and a
-//! flood of anything else must not crowd it out. Each is served its share in every turn, so
-//! that neither can be starved by the other.
+//! time. So a flood of packets with options, or to absent hosts, costs those packets and not the
+//! plain ones: when the queue is full they are discarded and counted as such, at the cheapest point.
+//! Messages of ARP and neighbour discovery have a queue of their own: without them nothing is
+//! forwarded for long, and a flood of anything else must not crowd them out. Each is served its share
+//! in every turn, so that neither can be starved by the other.
 
 use alloc::collections::VecDeque;
 
@@ -52,9 +52,9 @@ pub enum Why {
     TooBig(u16),
     /// No route.
     NoRoute,
-    /// A route that says unreachable, or whose ways are all down.
+    /// An unreachable route, or one whose ways are all down.
     Unreachable,
-    /// A route that says prohibited.
+    /// A prohibited route.
     Prohibited,
     /// The next hop does not answer.
     HostUnreachable,
@@ -226,13 +226,13 @@ impl Router {
         self.slow.reassembler.account()
     }
 
-    /// What became of all the messages that something asked for.
+    /// What became of all the ICMP messages that were requested.
     pub fn reports(&self) -> crate::forward::report::IcmpErrorCounters {
         self.slow.reporter.account()
     }
 }
 
-/// Milliseconds since the run began, marked as not standard: the router is told no time of day.
+/// Milliseconds since the run began, marked as not standard: the router has no time of day.
 pub(super) fn stamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000) as u32 | crate::forward::options::NOT_STANDARD
 }

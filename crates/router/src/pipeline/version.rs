@@ -31,7 +31,7 @@ pub(super) trait Version: Protocol + Classified + Default {
     fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
     fn filters(tables: &mut Tables) -> &mut Filters<Self>;
     fn reserved(flows: &mut ReservedFlows) -> &mut Filters<Self>;
-    /// What the forwarding table says.
+    /// The route in the forwarding table.
     fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
     fn ways_back(router: &Router) -> &WaysBack<Self>;
     /// The route: that of the forwarding table, or the default one that is kept beside it.
@@ -55,7 +55,7 @@ pub(super) trait Version: Protocol + Classified + Default {
     /// The address in `address`, if it is of this family.
     fn of(address: IpAddr) -> Option<Self>;
     fn is_broadcast(self, broadcasts: &Broadcasts) -> bool;
-    /// What the headers in a frame say that was read before; padding behind the packet is of no account.
+    /// The headers of a frame that was read before; padding behind the packet does not matter.
     fn read_again(frame: &[u8]) -> Result<Fields<Self>, Fault>;
     fn flow_hash(seed: u64, key: &Key<Self>, notes: u8) -> u64;
     /// The sender of the packet that begins here.

@@ -1,13 +1,13 @@
-//! The way back to a packet's source, with what a forwarding table does not say of it (RFC 3704).
+//! The reverse path to a packet's source, with what a forwarding table does not hold (RFC 3704).
 //!
-//! A forwarding table answers with the best route and not with whose it is. Two of the tests ask for
-//! more. *Feasible* (2.3) takes any known route to the source's prefix, the best or not: for prefixes
-//! with others, their ports are kept here beside the best. An entry counts only as long as the table's
-//! answer is the best it was told with, so that a longer prefix with another next hop hides it, and so
-//! does a change that has not been told yet. *Loose without default* (2.5) wants to know whether only
-//! the default route leads back. So the default route may be kept here in place of the table: then what
-//! the table does not know has the default route, and no other. Packets are forwarded by it all the
-//! same.
+//! A forwarding table gives the best route's next hop and not its prefix. Two of the tests need more.
+//! *Feasible* (2.3) takes any known route to the source's prefix, the best or not: for prefixes with
+//! others, their ports are kept here beside the best. An entry counts only as long as the table's
+//! answer is the best next hop that was set with it, so that a longer prefix with another next hop
+//! hides it, and so does a change that has not been reported yet. *Loose without default* (2.5) must
+//! know whether only the default route leads back. So the default route may be kept here instead of in
+//! the table: then any address that the table does not know has the default route, and no other has.
+//! Packets are forwarded by it all the same.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! The routing information base: every route that some source told, of which the best is forwarded by.
+//! The routing information base: all routes of all sources; the best for each prefix is used for
+//! forwarding.
 //!
 //! Sources overlap: a daemon, the kernel's own table, static routes, the router's addresses. For each
 //! prefix the candidate of the least *distance* is best (RFC 1812, 5.2.4: the "administrative
@@ -6,17 +7,19 @@
 //! prefixes have one candidate, which stands in the table of prefixes itself, in 24 bytes; others hang
 //! on it in a list.
 //!
-//! A source that was lost tells everything again when it returns, and does not tell what is gone. So
-//! routes carry the number of the telling: [`Rib::start_resync`] begins a new one, what is repeated
-//! takes its number, and [`Rib::finish_resync`] sweeps what was not. Until then all of it is forwarded
-//! by, and a route that is repeated unchanged is never out of the table, not for one lookup.
+//! A source that was lost announces everything again when it returns, and does not withdraw what is gone.
+//! So routes carry the number of their announcement round: [`Rib::start_resync`] begins a new round, a
+//! repeated route takes its number, and [`Rib::finish_resync`] sweeps those that were not repeated. Until
+//! then all of them are used, and a route that is repeated unchanged is never out of the table, not for
+//! one lookup.
 //!
 //! The table of prefixes is many small ones ([`Rib::PARTS`]), between which the bits of a hash choose. So
-//! who goes over all routes of a full table can stop after each, and let changes in: a prefix is in one
-//! part as long as it is there, so a walk of all parts meets it once, or not if it came or went meanwhile.
+//! a walk over all routes of a full table can pause after each, and let changes in: a prefix is in one
+//! part as long as it is there, so a walk of all parts meets it once, or not if it came or went
+//! meanwhile.
 //!
-//! What the forwarding table refuses ([`Full`]) is refused here as well, and nothing has changed: the
-//! two never disagree.
+//! A route that the forwarding table refuses ([`Full`]) is refused here as well, and nothing has changed:
+//! the two never disagree.
 
 mod route;
 
@@ -85,8 +88,8 @@ impl<A: Address> Rib<A> {
     /// The parts that its prefixes are in: of a million routes some 4,000 in each.
     pub const PARTS: usize = 256;
 
-    /// No routes, and room for `routes_max`; `seed` decides where prefixes stand, so that nobody
-    /// outside can choose prefixes that stand badly.
+    /// No routes, and room for `routes_max`; `seed` decides where prefixes stand, so that an attacker
+    /// cannot choose prefixes that collide.
     pub fn new(routes_max: usize, seed: u64) -> Rib<A> {
         Rib {
             routes_max: routes_max.min(NONE as usize - 1),
@@ -101,8 +104,8 @@ impl<A: Address> Rib<A> {
         }
     }
 
-    /// A source tells a route: a new one, or in place of that which it told before. The route refers to
-    /// its next hop once more, in `hops`.
+    /// A source announces a route: a new one, or one that replaces its earlier one. The route adds a
+    /// reference to its next hop in `hops`.
     ///
     /// # Errors
     /// When there is no room, and nothing has changed.
@@ -198,15 +201,16 @@ impl<A: Address> Rib<A> {
         Ok(true)
     }
 
-    /// A source begins to tell everything again; all that it told before stays until
-    /// [`Rib::finish_resync`]. Begun once more before that, only the last telling counts.
+    /// A source begins to announce everything again; its earlier routes stay until
+    /// [`Rib::finish_resync`]. If it begins once more before that, only the last round counts.
     pub fn start_resync(&mut self, source: Source) {
         self.tellings[source as usize] = self.tellings[source as usize].wrapping_add(1);
         self.is_resyncing[source as usize] = true;
     }
 
-    /// The source has told everything: what it did not repeat goes. Returns how many routes went; none
-    /// where no resync was begun. What the forwarding table cannot let go stays and is counted as refused.
+    /// The source has announced everything: routes that it did not repeat are removed. Returns how many
+    /// were; none where no resync was begun. Routes that the forwarding table cannot remove stay and are
+    /// counted as refused.
     pub fn finish_resync(
         &mut self,
         source: Source,
@@ -277,7 +281,7 @@ impl<A: Address> Rib<A> {
         self.parts.iter().map(HashTable::len).sum()
     }
 
-    /// How many routes a source has told.
+    /// How many routes a source has announced.
     pub fn routes(&self, source: Source) -> usize {
         self.routes[source as usize]
     }
@@ -318,7 +322,7 @@ impl<A: Address> Rib<A> {
         all
     }
 
-    /// Puts `all` in the place of what a prefix had, and tells the forwarding table if need be.
+    /// Replaces a prefix's candidates by `all`, and updates the forwarding table if need be.
     fn store(
         &mut self,
         hash: u64,

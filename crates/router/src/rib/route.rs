@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// One route as a source tells it.
+/// One route as a source announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<A> {
     /// Where to.

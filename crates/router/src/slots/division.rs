@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use crate::prefix::{Address, Prefix};
 
-/// Addresses of which ranges are made.
+/// Addresses that can form ranges.
 pub trait Ranged: Address {
     /// The address with all bits behind the first `length` set.
     fn filled(self, length: u32) -> Self;

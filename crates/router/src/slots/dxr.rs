@@ -9,11 +9,11 @@
 //! [ 10.0.0.0/18 ] ------->  [ ranges | start, answer | start, answer | … ]
 //! ```
 //!
-//! It is small, and the steps of a search are hard to guess for a processor and each waits for the one
-//! before; the search here has no branch but its end. Of the original we have neither the shorter format
-//! for blocks with few answers nor the sharing of equal blocks, and next hops of which neighbours differ, as
-//! the benchmark gives them, are its worst case. It stands here to be compared with (`nilometer route
-//! bench fib`).
+//! It is small, but a processor predicts the steps of a search badly, and each waits for the one before;
+//! the search here has no branch but its end. Unlike the original it has neither the shorter format for
+//! blocks with few answers nor the sharing of equal blocks, and the benchmark's routes, whose next hops
+//! differ between neighbours, are its worst case. It is here for comparison (`nilometer route bench
+//! fib`).
 
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
@@ -32,7 +32,7 @@ const ANSWER_BITS: u32 = 16;
 pub struct Ranges;
 
 impl Ranges {
-    /// The bits of an address that its slot does not say.
+    /// The bits of an address that its slot does not fix.
     fn rest(address: u32) -> u32 {
         address & (u32::MAX >> BITS)
     }

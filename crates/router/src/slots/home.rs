@@ -27,7 +27,7 @@ use crate::fib::Full;
 pub(crate) struct Writing<'a, R> {
     /// Where readers find it.
     pub at: usize,
-    /// What they then read; nothing where the root says all.
+    /// What they then read; empty where the root holds the answer.
     pub packed: &'a [u32],
     /// Words that its routes may need; none where there are no routes.
     pub words: usize,
@@ -36,10 +36,10 @@ pub(crate) struct Writing<'a, R> {
 }
 
 impl Blocks {
-    /// Writes and publishes a part of which `home` is the home; returns which is from now on.
+    /// Writes and publishes a part whose home is `home`; returns its new home.
     ///
     /// # Errors
-    /// [`Full`] when it needs more words than its home has, and there are not so many.
+    /// [`Full`] when it needs more words than its home has and than are free.
     pub(crate) fn rewrite<R: Fn(u32) -> u32>(
         &mut self,
         memory: &SlotMemory,

@@ -1,10 +1,10 @@
 //! The measured loops over addresses in a table of slots of any layout.
 //!
-//! What a lookup costs is the lines of the cache that it waits for. So a reader asks for them before it
-//! needs them, and even before it has passed: a root may be read at any time, and a line that is only
-//! asked for may hold anything. The fence that passing takes, and the loads that wait behind it, are then
-//! over in the time that the lines need anyway. Half as many lookups again, when others use the same
-//! third level of the cache.
+//! The cost of a lookup is the cache lines that it waits for. So a reader prefetches them before it
+//! needs them, and even before it has passed: a root may be read at any time, and the contents of a
+//! line that is only prefetched do not matter. The fence that passing takes, and the loads that wait
+//! behind it, then overlap with the time that the lines need anyway. That gives half as many lookups
+//! again when others use the same third-level cache.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use super::routes::next_hop;
 use crate::fib::NextHop;
 use crate::tree_bitmap::Instructions;
 
-/// Asks for the roots of `addresses`.
+/// Prefetches the roots of `addresses`.
 pub(super) fn prefetch_roots<A: Divided>(memory: &SlotMemory, addresses: &[A], bits: u32) {
     let roots = memory.words().as_ptr();
     for address in addresses {
@@ -25,7 +25,7 @@ pub(super) fn prefetch_roots<A: Divided>(memory: &SlotMemory, addresses: &[A], b
     }
 }
 
-/// Asks for the blocks of `addresses`, of which roots are read and nothing behind them.
+/// Prefetches the blocks of `addresses`: reads their roots and nothing behind them.
 #[inline(always)]
 pub(super) fn prefetch_blocks<A: Divided>(memory: &SlotMemory, addresses: &[A], bits: u32) {
     let words = memory.words();

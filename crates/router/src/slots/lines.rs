@@ -1,30 +1,30 @@
 //! Slots of IPv4 that a lookup reads one line of: a bitmap, and the answers side by side behind it.
 //!
-//! A slot is a /18, which is 64 networks of 24 bits. Its block begins with a word of 64 bits: bit i says
-//! that network i answers otherwise than network i − 1; bit 0 is always set. Behind it stand the answers,
-//! one of one byte for each set bit. So the answer for a network is the one of which number the bits set
-//! up to its own are: shift, count, load. Up to 56 answers and the bitmap are a line of the cache, and the
-//! allocator lays no block across two.
+//! A slot is a /18, which is 64 networks of 24 bits. Its block begins with a word of 64 bits: bit i is set
+//! where network i has another answer than network i − 1; bit 0 is always set. Behind it stand the
+//! answers, one of one byte for each set bit. So the number of bits set up to a network's own is the
+//! number of its answer: shift, count, load. Up to 56 answers and the bitmap are a line of the cache, and
+//! the allocator lays no block across two.
 //!
 //! ```text
 //! roots, 2^18 × 4 bytes     a block
 //! [ 10.0.0.0/18 ] ------->  [ 1 0 0 1 1 … (64 bits) | 7 | 12 | 9 | … ]
 //! ```
 //!
-//! Why this one (`nilometer route bench fib` times it): what a lookup costs is the lines that it waits for, and
-//! what a line costs is decided by how much of the table the nearer caches hold. DIR-24-8 reads one line
-//! of 32 MiB, which no cache near the core holds. A poptrie reads three, of a root, a node and a leaf; with
-//! bitmap and leaves in one block it is two, the nodes disappear, and the whole table, 3 MB for 900,000
-//! routes, sits in the second and third level of the cache. Answers of one byte halve it; that allows 254
-//! next hops, and with two bytes (`Lines<2>`) there are 65,534.
+//! Why this layout (`nilometer route bench fib` times it): the cost of a lookup is the lines that it waits
+//! for, and the cost of a line depends on how much of the table the nearer caches hold. DIR-24-8 reads one
+//! line of 32 MiB, which no cache near the core holds. A poptrie reads three, of a root, a node and a
+//! leaf; with bitmap and leaves in one block it is two, the nodes disappear, and the whole table, 3 MB for
+//! 900,000 routes, sits in the second and third level of the cache. Answers of one byte halve it; that
+//! allows 254 next hops, and with two bytes (`Lines<2>`) there are 65,534.
 //!
-//! A burst goes through in two passes. The first reads the roots and asks for the blocks' lines
+//! A burst goes through in two passes. The first reads the roots and prefetches the blocks' lines
 //! (`bursts.rs`), the second counts and loads, by when the lines have come. There is no branch in either:
 //! slots with one answer share a block which looks like any other.
 //!
-//! A network with routes inside has the answer `ESCAPE`, a bit of its own, and behind the
-//! answers an offset: to a bitmap of its 256 addresses with the answers behind it, found as above. Of
-//! 900,000 routes some 900 are longer than 24 bits; a burst looks for escapes once, at its end.
+//! A network with routes inside has the answer `ESCAPE`, a bit of its own, and behind the answers an
+//! offset to a bitmap of its 256 addresses with the answers behind it, found as above. Of 900,000 routes
+//! some 900 are longer than 24 bits; a burst looks for escapes once, at its end.
 
 mod bursts;
 
@@ -51,7 +51,7 @@ pub struct Lines<const BYTES: usize = 1>;
 
 impl<const BYTES: usize> Lines<BYTES> {
     const SOUND: () = assert!(BYTES == 1 || BYTES == 2);
-    /// The answer that says: look deeper.
+    /// The answer that stands for a deeper lookup.
     pub(super) const ESCAPE: Leaf = if BYTES == 1 { 0xff } else { 0xffff };
 
     /// Words of `count` answers.

@@ -1,13 +1,13 @@
 //! The words in which slots stand: roots in front, blocks of a power of two of words behind them.
 //!
-//! All words are made at once and begin on a boundary of 2 MiB, so that the shell may ask the kernel for
-//! large pages: over pages of 4 KiB a lookup waits for the page table as often as for the table. Blocks
-//! are halved and joined with their other half again (Knowlton's buddies, 1965). One of up to sixteen
-//! words, 64 bytes, lies within one line of the cache. A longer one begins with a line, and where no free
-//! block is large enough, free ones beside each other make one.
+//! All words are made at once and begin on a boundary of 2 MiB, so that the shell may request large
+//! pages from the kernel: over pages of 4 KiB a lookup waits for the page table as often as for the
+//! table. Blocks are halved and joined with their other half again (Knowlton's buddies, 1965). One of
+//! up to sixteen words, 64 bytes, lies within one line of the cache. A longer one begins with a line,
+//! and where no free block is large enough, free ones beside each other make one.
 //!
-//! As many words as the largest block needs that is given out are held back, the *spare*: through it any
-//! block can be written anew in its own place, whatever else is free (`home.rs`).
+//! As many words as the largest allocated block needs are held back, the *spare*: through it any block
+//! can be written anew in its own place, whatever else is free (`home.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -22,7 +22,8 @@ const PAGE_BYTES: usize = 2 << 20;
 /// Sizes of blocks: 2^2 words to 2^27.
 const CLASSES: usize = 28;
 const SMALLEST: u32 = 4;
-/// Blocks that wait before readers are asked; asking is dearer than a change.
+/// Retired blocks that collect before the readers' epochs are checked; a check costs more than a
+/// change.
 const RETIRED_MANY: usize = 256;
 /// Words of a line.
 const LINE: u32 = 16;
@@ -154,7 +155,7 @@ impl Blocks {
         }
     }
 
-    /// Keeps so many words at the front of a block; no root refers to the others any longer.
+    /// Keeps `words` words at the front of a block; no root refers to the others any longer.
     pub fn trim(&mut self, memory: &SlotMemory, block: Block, words: usize) -> Block {
         let words = if words == 0 { 0 } else { rounded(words as u32) };
         if words >= block.words {
@@ -170,7 +171,7 @@ impl Blocks {
         if words == 0 { Block::default() } else { Block { first: block.first, words } }
     }
 
-    /// The spare, of which nothing is read but while a block is written anew.
+    /// The spare, which is read only while a block is rewritten.
     pub fn spare(&self) -> Block {
         self.spare
     }

@@ -1,21 +1,21 @@
-//! Tables of slots: each part of the address space is written anew when a route of it changes, and put
-//! in the place of the old one by a single store.
+//! Tables of slots: each part of the address space is rewritten when one of its routes changes, and
+//! replaced by a single store.
 //!
 //! The fastest structures for longest match do not know prefixes any more. They hold answers, pushed
-//! down to where a lookup ends, packed without gaps; and what is packed cannot be changed in place. Made
-//! whole from sorted routes, such a table takes tens of milliseconds, too long for every update, and
-//! nothing at all when it is made in pieces. So the addresses are divided by their first bits into
-//! *slots* (2^18 of them for IPv4, each a /18). The writer keeps the routes of each slot in a sorted list
-//! (`routes.rs`). A change gives the runs of one slot, a *layout* packs them into one block of words
-//! (`lines.rs`), and storing that block's number at the slot's root publishes it.
-//! A reader therefore sees the whole change or nothing of it, without waiting. The old block is used
-//! again when all readers have passed (`quiescence.rs`).
+//! down to where a lookup ends, packed without gaps; and what is packed cannot be changed in place.
+//! Building a whole table from sorted routes takes tens of milliseconds, too long for every update;
+//! rebuilding a small piece takes next to no time. So the addresses are divided by their first bits into
+//! *slots* (2^18 of them for IPv4, each a /18). The writer keeps the routes of each slot in a sorted
+//! list (`routes.rs`). A change gives the runs of one slot, a *layout* packs them into one block of
+//! words (`lines.rs`), and storing that block's number at the slot's root publishes it. A reader
+//! therefore sees the whole change or nothing of it, without waiting. The old block is used again when
+//! all readers have passed (`quiescence.rs`).
 //!
-//! A slot with one answer alone, as three of four have on the Internet, is not read in a block of its
-//! own: all such slots share one for each answer, for which there is room from the beginning.
+//! A slot with a single answer, as three in four are on the Internet, has no block of its own: all such
+//! slots share one for each answer, for which there is room from the beginning.
 //!
-//! A route as short as a slot or shorter is published slot by slot. It needs no room that is not there
-//! (`home.rs`): only a route that is new inside a slot can be refused.
+//! A route as short as a slot or shorter is published slot by slot. It never needs more room than is
+//! there (`home.rs`): only a route that is new inside a slot can be refused.
 
 pub(crate) mod division;
 mod dxr;
@@ -51,11 +51,11 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
     /// The greatest answer there can be: a next hop plus one.
     const LEAF_MAX: Leaf;
 
-    /// Packs the runs of a slot, of which there is at least one; `length` is that of the slot's prefix.
+    /// Packs the runs of a slot, at least one; `length` is that of the slot's prefix.
     fn pack(length: u32, runs: &[Run<A>], block: &mut Vec<u32>);
 
-    /// Words of the largest block that `pack` makes of runs which begin at some of these addresses, of
-    /// which the first is the slot's.
+    /// Words of the largest block that `pack` makes of runs that begin at some of `starts`, the first of
+    /// which is the slot's.
     fn words_max(length: u32, starts: &[A]) -> usize {
         let apart = |(leaf, &start): (usize, &A)| Run { start, leaf: leaf as Leaf };
         let runs: Vec<Run<A>> = starts.iter().enumerate().map(apart).collect();

@@ -10,11 +10,11 @@
 //! [ 10.0.0.0/18 ] ------->  [ children 64 | answers 64 | first child | first answer ] …
 //! ```
 //!
-//! A route of 24 bits takes a root, a node and an answer, three lines of the cache, of which the first
-//! and often the second are near. Against the original a slot with one answer is no mark in its root but
-//! a block which all such slots share, and each block has its nodes and answers to itself. It stands here
-//! to be compared with (`nilometer route bench fib`); that the answers of a network of 64 may as well stand
-//! in the line of their bitmap is what it taught `lines.rs`.
+//! A lookup that ends in a route of 24 bits takes a root, a node and an answer, three lines of the cache;
+//! the first and often the second are near. Unlike in the original, a slot with one answer is not marked
+//! in its root but has a block which all such slots share, and each block has its nodes and answers to
+//! itself. It is here for comparison (`nilometer route bench fib`); `lines.rs` takes its bitmap of 64 and
+//! keeps the answers in the same line.
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,7 @@ struct Part {
     depth: u32,
 }
 
-/// The runs of a node, of which the first may begin before it.
+/// The runs of a node; the first may begin before it.
 type Runs<'a> = &'a [(u64, Leaf)];
 
 impl Poptrie {
@@ -85,7 +85,7 @@ impl Poptrie {
         }
     }
 
-    /// A bitmap, of which the first word is `at`.
+    /// The bitmap whose first word is `at`.
     #[inline(always)]
     fn bitmap(memory: &SlotMemory, at: u32) -> u64 {
         u64::from(memory.word(at)) | u64::from(memory.word(at + 1)) << 32

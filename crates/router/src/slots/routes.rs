@@ -1,4 +1,4 @@
-//! The writer's account of all routes, slot by slot, from which any slot can be written anew.
+//! The writer's account of all routes, slot by slot, from which any slot can be rewritten.
 //!
 //! A route longer than its slot's prefix stands in the slot's list, sorted; one as long or shorter covers
 //! whole slots, and each slot remembers the longest that covers it. So what a slot answers depends on
@@ -124,7 +124,7 @@ impl<A: Divided> Routes<A> {
         runs_of(part, self.covers[slot].leaf, &self.long[slot], &mut self.walk, runs);
     }
 
-    /// Where runs of the slot of which the runs were made last can begin, whatever its routes answer.
+    /// Where runs can begin in the slot whose runs were made last, whatever its routes answer.
     pub fn starts(&self) -> &[A] {
         &self.walk.starts
     }
@@ -145,8 +145,8 @@ impl<A> Default for Walk<A> {
     }
 }
 
-/// The runs of `part`, of which `routes`, sorted and longer than it, are answered as they say and all
-/// else with `cover`.
+/// The runs of `part`: `routes`, sorted and longer than `part`, have their own answers and all else
+/// has `cover`.
 pub(crate) fn runs_of<A: Ranged>(
     part: Prefix<A>,
     cover: Leaf,
@@ -170,7 +170,7 @@ pub(crate) fn runs_of<A: Ranged>(
 }
 
 impl<A: Ranged> Walk<A> {
-    /// Ends open routes, each of which gives way to the one below it.
+    /// Closes open routes that have ended; each gives way to the one below it.
     fn close(&mut self, runs: &mut Vec<Run<A>>, has_ended: impl Fn(A) -> bool) {
         while let [.., (_, below), (end, _)] = self.open[..]
             && has_ended(end)

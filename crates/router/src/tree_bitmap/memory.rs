@@ -1,11 +1,11 @@
-//! The words in which a table stands: written by one, read by many, and never moved.
+//! The words in which a table stands: one writer, many readers, and never moved.
 //!
 //! All words are made at once, so that readers have one address to remember. The writer gives out
 //! blocks of few words and takes them back by size. A block that the table no longer refers to may
-//! still be in the hands of a reader that found it a moment before; so it waits until each reader has
-//! passed (`quiescence.rs`). Writer and readers never wait for each other: without room the writer is
-//! told so. Blocks are cut from larger ones and not joined again, so that after many changes a table
-//! needs some more room than it takes.
+//! still be in use by a reader that found it a moment before; so it waits until each reader has
+//! passed (`quiescence.rs`). Writer and readers never wait for each other: without room the writer
+//! gets an error. Blocks are cut from larger ones and not joined again, so that after many changes a
+//! table needs some more room than it takes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

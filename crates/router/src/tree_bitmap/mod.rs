@@ -11,9 +11,9 @@
 //! At a stride of 4 both bitmaps (15 and 16 bits) and a pointer of 32 bits fit in a word. That decides
 //! about updates: a change makes a new block of children and next hops beside the old one and stores
 //! *one word* that refers to it. Readers see each change wholly or not at all, and never wait; the
-//! old block is used again when every reader has passed (`memory.rs`). Of two changes that both fall
-//! within one search, at different depths, it may see the later without the earlier: who replaces a
-//! route by a shorter one can have a search in between find neither.
+//! old block is used again when every reader has passed (`memory.rs`). If two changes at different
+//! depths fall within one search, it may see the later without the earlier: when a route is replaced by
+//! a shorter one, a search in between may find neither.
 //!
 //! The first `INITIAL` bits are looked up in an array of nodes, whose other column holds the next hop of
 //! the longest prefix that is shorter. With 13 and a stride of 4 the lengths that tables have, 16, 20
@@ -381,7 +381,7 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> Reader<A, STRIDE, INITIA
     /// Looks up all of `addresses`; each search sees each change wholly or not at all.
     ///
     /// # Panics
-    /// When there are not as many `next_hops`.
+    /// When `addresses` and `next_hops` differ in length.
     #[inline]
     pub fn lookup(&self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");

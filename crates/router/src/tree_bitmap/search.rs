@@ -1,8 +1,9 @@
-//! Searches: one address, or sixteen that go down together, with the instructions that there are.
+//! Searches: one address, or sixteen that go down together, with the instructions that this
+//! processor has.
 //!
-//! A search counts bits three times a node. Processors have an instruction for that and the smallest
-//! x86-64 has not, so that the same text is compiled twice and the processor is asked once: 2.5 times the
-//! lookups on a full table (`examples/tree_bitmap.rs`).
+//! A search counts bits three times a node. Most processors have an instruction for that, but
+//! baseline x86-64 has not, so the same code is compiled twice and chosen by the processor's
+//! features, checked once: 2.5 times the lookups on a full table (`examples/tree_bitmap.rs`).
 
 use super::memory::NodeMemory;
 use super::node::{Node, matches};
@@ -55,7 +56,8 @@ impl Instructions {
 fn counts_bits() -> bool {
     use core::arch::x86_64::__cpuid_count;
     let ask = |leaf: u32| {
-        // SAFETY: every x86-64 processor has CPUID; leaves are asked for after the largest is known.
+        // SAFETY: every x86-64 processor has CPUID; a leaf is queried only after the largest is
+        // known.
         #[allow(unused_unsafe, reason = "safe in newer compilers")]
         unsafe {
             __cpuid_count(leaf, 0)
@@ -127,9 +129,9 @@ pub(super) fn search<A: Address, const STRIDE: u32, const INITIAL: u32>(
 /// Lookups that go down together.
 const LANES: usize = 16;
 
-/// The next hops of all `addresses`, level by level: what one waits for the others do not (DER, 9.1:
+/// The next hops of all `addresses`, level by level, so that their cache misses overlap (DER, 9.1:
 /// "several concurrent lookups can be interleaved to avoid the impact of external memory latency").
-/// There is no branch but the end of the level: a search that has ended goes on at no node.
+/// The only branch is at the end of the level: a search that has ended continues at no node.
 #[inline(always)]
 fn search_together<A: Address, const STRIDE: u32, const INITIAL: u32>(
     memory: &NodeMemory,

@@ -3,7 +3,7 @@
 use nilometer_router::multicast::{Protocol, Record, RecordKind};
 use nilometer_wire::checksum::{Checksum, internet_checksum};
 
-/// A family whose hosts can be played.
+/// A family whose hosts the tests can simulate.
 pub trait Hosts: Protocol {
     /// Addresses of the link; the router that is tested has number 100.
     fn on_link(number: u64) -> Self;

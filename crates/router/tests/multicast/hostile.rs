@@ -1,4 +1,5 @@
-//! Whatever a link may carry: no panic, no limit exceeded, nothing left undone, no storm of queries.
+//! Hostile messages on a link: no panic, no limit exceeded, nothing left undone, no storm of
+//! queries.
 
 use nilometer_router::multicast::{
     Membership, Message, Query, Record, RecordKind, Settings, Version,
@@ -11,7 +12,7 @@ use crate::frames::Hosts;
 
 const FRAMES: u64 = 60_000;
 
-/// A sound message; `others` says whether other routers may be heard.
+/// A sound message; `others`: whether queries of other routers may occur.
 fn sample<A: Hosts>(rng: &mut Rng, others: bool) -> Vec<u8> {
     const KINDS: [RecordKind; 6] = [
         RecordKind::IsInclude,
@@ -107,7 +108,8 @@ fn survives<A: Hosts>(seed: u64, others: bool) {
     assert!(ledger.malformed > 1_000 && ledger.groups_refused > 1_000, "{ledger:?}");
     assert!(ledger.sources_overflowed > 1_000, "{ledger:?}");
     assert_eq!(ledger.queries_heard > 1_000, others, "{ledger:?}");
-    // A group is asked for in a round, which lasts for the last member's time whoever else leaves.
+    // A group is queried in a round, which lasts for the last member query time whichever hosts
+    // leave meanwhile.
     assert!(queries < FRAMES / 2, "{queries} queries for {FRAMES} messages");
     assert_eq!(queries > 1_000, !others, "{queries} queries");
 }

@@ -1,4 +1,4 @@
-//! Messages there and back, those that break a rule, and which groups leave their link.
+//! Messages encoded and decoded, malformed messages, and which groups leave their link.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -102,7 +102,7 @@ fn the_leaver_is_gone_after_the_last_member_time<A: Hosts>() {
         assert!(port.membership.wants(A::group(1), A::source(1)));
         assert!(port.until(1_020).is_empty());
         assert!(!port.membership.wants(A::group(1), A::source(1)));
-        // Another member answers: it stays, and routers that listen are told to keep it (S).
+        // Another member answers: the group stays, and the S flag makes listening routers keep it.
         port.hear(&A::older(A::group(1), false));
         port.hear(&leave());
         assert_eq!(specific(&port.until(1_021)), [(1_020, 0, false)]);

@@ -1,4 +1,4 @@
-//! Membership against a naive model: the tables of RFC 3376, 6.4, as they stand there, and timers that
+//! Membership against a naive model: the tables of RFC 3376, 6.4, taken literally, with timers that
 //! are counted down a tenth of a second at a time.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Changes to a router that runs: no packet is lost without a reason, and the next one sees the change.
+//! Changes to a running router: no packet is lost without a reason, and the next one sees the
+//! change.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! A router of four ports on a bench: its memory, its tables, and the frames that it is handed.
+//! A router of four ports on a bench: its memory, its tables, and its input frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Bench {
         Bench::with(|_| ())
     }
 
-    /// The same with other plans of the ports and of the router.
+    /// A bench with other plans of the ports and of the router.
     pub fn with(change: impl Fn(&mut Plans)) -> Bench {
         let shape =
             SwitchShape::new(PORTS, 2.0, link(), Span::from_nanos(500_000)).expect("a shape");

@@ -1,4 +1,5 @@
-//! Filters of some ports: met by what comes by these, and by nothing else (RFC 1812, 5.3.9).
+//! Filters of some ports: they apply to packets that arrive at these, and to no others (RFC 1812,
+//! 5.3.9).
 
 use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;

@@ -14,8 +14,8 @@ use crate::bench::{Bench, PORTS, framed, host, mend, udp};
 const ACK: u8 = 0x10;
 
 /// A router whose packets are common: behind gateway N of port N are 10.N.0.0/16, of two ports
-/// 20.0.0.0/8; 10.(100 + N).0.0/24 is on link N, where .2 is known and others are asked for. Filters
-/// count, deny, copy and look at flags.
+/// 20.0.0.0/8; 10.(100 + N).0.0/24 is on link N, where .2 is known and others need a request.
+/// Filters count, deny, copy and look at flags.
 fn bench(reverse_path: Mode) -> Bench {
     let mut bench = Bench::with(|plans| {
         plans.ports[2].mtu_bytes = 1_280;
@@ -62,7 +62,7 @@ fn on_link(number: usize, last: u8) -> u32 {
     u32::from_be_bytes([10, 100 + number as u8, 0, last])
 }
 
-/// A packet of chance: mostly as most are, with one thing or another about it that is not.
+/// A random packet: mostly common, with now and then something uncommon about it.
 fn packet(rng: &mut Rng, port: usize) -> Vec<u8> {
     let any = |rng: &mut Rng| -> String {
         let (number, low) = (rng.below(PORTS as u64), rng.below(256));

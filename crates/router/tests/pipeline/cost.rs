@@ -1,4 +1,4 @@
-//! What a copy for a group costs beside a packet to one host: run by hand, for its figures.
+//! The cost of a copy for a group compared with a unicast packet: run by hand, for its figures.
 
 use std::time::Instant;
 

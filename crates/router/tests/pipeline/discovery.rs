@@ -1,4 +1,5 @@
-//! IPv6 without a static entry: the router asks, answers and tries its addresses as Linux hosts expect.
+//! IPv6 without a static entry: the router solicits, answers and tests its addresses for duplicates
+//! as Linux hosts expect.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -96,7 +97,7 @@ fn addresses_are_tried_and_then_announced() {
 fn two_hosts_talk_without_a_static_entry() {
     let mut bench = bench();
     bench.wait(1_100);
-    // The host behind port 0 asks for its router, from its link-local address.
+    // The host behind port 0 solicits its router, from its link-local address.
     let own_host = link_local(host(0));
     let out = messages(&bench.pass(0, &question(0, own_host, address("fd00:0::1"))));
     let [(0, envelope, Message::Advertisement { answer: said, .. })] = out[..] else {
@@ -143,7 +144,7 @@ fn an_address_that_another_has_is_not_used() {
     assert_eq!(bench.router.ports()[0].discards().of(Discard::NoUse), 1);
 }
 
-/// What the host behind port 2 says when the router tries `target`, which it has.
+/// The answer of the host behind port 2 when the router probes `target`, which the host has.
 fn objection(target: u128) -> Vec<u8> {
     let said =
         Answer { mac: Some(host(2)), is_solicited: false, overrides: true, is_router: false };

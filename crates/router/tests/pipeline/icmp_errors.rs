@@ -125,7 +125,7 @@ fn a_host_is_told_of_the_router_it_should_have_asked() {
     assert_eq!((source(told), &told[30..34]), (ip("198.18.0.1"), &own_host.octets()[..]));
     assert_eq!((&told[..6], &forwarded[..6]), (&host(9)[..], &host(0)[..]));
     assert!(told.windows(packet.len()).any(|some| some == packet), "quoted as it came");
-    // One for another network's host, with a source route, or from whom the way is straight: none.
+    // No redirect for a sender of another network, for a source route, or where the way is straight.
     let across = framed(0, &udp("198.19.0.7", "198.19.0.9", 30));
     assert_eq!(bench.pass(0, &across).len(), 1);
     let six = framed(0, &udp("fd00:0::50", "fd00:10::9", 30));
@@ -171,7 +171,7 @@ fn who_is_filtered_is_told_so_if_asked_for() {
 
 #[test]
 fn fragments_that_hide_flags_pass_only_where_no_filter_asks_for_flags() {
-    // Addresses of which one is asked about, and the most common ones.
+    // Addresses with one that needs further checks, and the most common ones.
     for (from, to) in [("198.19.0.9", "198.19.1.9"), ("10.9.9.9", "10.1.0.9")] {
         hide_flags(from, to);
     }
@@ -209,7 +209,8 @@ fn only_dont_fragment_is_told_as_too_big() {
     packet[6..8].copy_from_slice(&(8_190u16 | 0x2000).to_be_bytes());
     let mut bench = Bench::new();
     assert!(bench.pass(0, &framed(0, &mend(packet.clone()))).is_empty());
-    // The first fragment of the same datagram, which must not be cut: its sender can do better.
+    // The first fragment of the same datagram, which must not be fragmented: its sender can send smaller
+    // packets.
     packet[6..8].copy_from_slice(&0x6000u16.to_be_bytes());
     let out = bench.pass(0, &framed(0, &mend(packet)));
     assert_eq!(out.first().map(|(_, frame)| icmp(frame)), Some((3, 4)));

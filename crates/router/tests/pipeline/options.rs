@@ -121,7 +121,8 @@ fn a_source_route_is_refused_unless_asked_for() {
 
 #[test]
 fn a_source_route_is_followed_if_asked_for() {
-    // Addressed to the router: on to the next, whose place its address on that link takes.
+    // Addressed to the router: it is sent to the next address, which the router's address on that
+    // link replaces.
     let route = [LOOSE, 11, 4, 198, 19, 2, 9, 198, 19, 3, 9];
     let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
     let out = follower().pass(0, &framed(0, &packet));

@@ -1,4 +1,4 @@
-//! What is for the router itself: put together, answered, or complained of.
+//! Packets for the router itself: reassembled, answered, or refused with an error.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,5 @@
-//! Batches through chains of plugins fare as their packets do one by one, and what was not changed is not read again.
+//! Batches through chains of plugins fare as their packets do one by one, and unchanged packets are not parsed
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ impl<F: FnMut(&mut Batch<'_>) + Send> Instance for Doing<F> {
     }
 }
 
-/// Does to each packet what its last bytes say, and nothing that depends on the packets before.
+/// Does to each packet what its last bytes select, independent of the packets before.
 fn obey(number: u8, batch: &mut Batch<'_>) {
     for at in 0..batch.packets().len() {
         let packet = batch.packet(at);

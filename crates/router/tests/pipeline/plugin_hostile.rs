@@ -1,4 +1,4 @@
-//! Plugins that do by chance whatever a plugin can do.
+//! Plugins that do random things, whatever a plugin can do.
 
 use nilometer_router::classifier::{Action, Inputs, Rule, RuleId};
 use nilometer_router::discard::Discard;
@@ -72,7 +72,7 @@ fn hostile_plugins_lose_nothing_of_the_account_and_let_nothing_unsound_leave() {
         sent += take(&mut bench);
         assert!(bench.router.balances(), "round {round}");
         assert_eq!(bench.memory.taken() as u64, bench.router.inside());
-        // Instances that were cut off are replaced, so that all go on being called.
+        // Instances that were cut off are replaced, so that all continue to be called.
         let is_cut = |state: InstanceState| state.fault.is_some().then_some(state.name);
         let cut_off: Vec<String> = bench.router.plugins().states().filter_map(is_cut).collect();
         for name in cut_off.iter().filter(|_| round % 100 == 0) {

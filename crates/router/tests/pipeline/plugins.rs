@@ -400,7 +400,7 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
     let sight = Sight { input: 0, output: Some(1), bytes: 58, share_bps: None };
     assert_eq!(*seen.lock().expect("it"), [sight; 2]);
 
-    // What the router itself says by that port meets them as well; what it says to neighbours does not.
+    // Packets of the router itself by that port meet them as well; its messages to neighbours do not.
     let echo = build::icmp(
         "198.19.1.5".parse().expect("it"),
         "198.18.1.1".parse().expect("it"),

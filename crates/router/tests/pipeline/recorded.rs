@@ -1,5 +1,5 @@
-//! A recording: what four routers did with frames of chance, hostile ones among them, while their settings
-//! changed. These numbers were not derived; other tests say what is right.
+//! A recording: what four routers did with random frames, hostile ones among them, while their
+//! settings changed. These numbers were not derived; other tests check what is right.
 
 #[path = "../../../wire/tests/recording/mod.rs"]
 mod recording;

@@ -1,4 +1,5 @@
-//! Reverse path tests in the pipeline: each mode asks what RFC 3704 says, of routes that are there.
+//! Reverse path tests in the pipeline: each mode makes the test of RFC 3704, against existing
+//! routes.
 
 use std::net::{IpAddr, Ipv4Addr};
 

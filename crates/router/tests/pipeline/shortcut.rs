@@ -1,5 +1,5 @@
-//! Two routers under the same configurations of chance, of which one lets flows take shortcuts: the same
-//! leaves both, at the same moments.
+//! Two routers under the same random configurations, one of which lets flows take shortcuts: the same
+//! packets leave both, at the same moments.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,8 @@ impl Change {
     }
 }
 
-/// What a person has asked for, as the changes said: the rule once more, by who made them.
+/// The configuration that the changes requested: the rule of shortcuts once more, from the test's own
+/// record.
 #[derive(Clone, Debug)]
 struct Asked {
     queueing: bool,

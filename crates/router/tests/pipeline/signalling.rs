@@ -1,4 +1,5 @@
-//! Packets of RSVP: kept for the control processor where they are meant for routers, and sent from there.
+//! Packets of RSVP: kept for the control processor where they are meant for routers, and sent on
+//! its behalf.
 
 use nilometer_wire::build;
 

@@ -106,7 +106,7 @@ fn whatever_changes_nothing_vanishes() {
     assert!(down > 0, "{down} met a port that was down");
 }
 
-/// Sixty thousand frames, and about so many changes among them.
+/// Sixty thousand frames, and about `changes` changes among them.
 fn storm(changes: u64) -> Outcome {
     let mut rng = Rng::new(11, u32::from_be_bytes(*b"strm"), 0);
     let mut bench = Bench::with(|plans| {

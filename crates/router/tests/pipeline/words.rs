@@ -1,4 +1,4 @@
-//! What is said of each fault, word by word: operators read it, and scripts may search for it.
+//! The message of each fault, word by word: operators read it, and scripts may search for it.
 
 use nilometer_router::classifier::classbench;
 use nilometer_router::discard::{Discard, Discards};
@@ -14,7 +14,7 @@ use nilometer_router::{
     AnyPrefix, Engine, EngineFault, Fault, Full, Refused, RibFault, Source, multicast,
 };
 
-/// Each line that is said of these, in their order.
+/// Asserts the message of each of these, in their order.
 fn assert_said<T: ToString>(said_of: impl IntoIterator<Item = T>, lines: &[&str]) {
     let said: Vec<String> = said_of.into_iter().map(|one| one.to_string()).collect();
     assert_eq!(said, lines);

@@ -1,4 +1,4 @@
-//! Fragments of many datagrams, shuffled and repeated, put together again; and attacks on it.
+//! Fragments of many datagrams, shuffled and repeated, reassembled; and attacks on reassembly.
 
 mod twin;
 
@@ -260,7 +260,7 @@ fn hostile_fragments_make_sound_packets_or_none() {
     assert_conserved(table.account());
 }
 
-/// Few datagrams, much of which collides.
+/// A fragment of one of few datagrams, so that many collide.
 fn some_fragment(rng: &mut Rng) -> Told {
     let is_v6 = rng.below(2) == 0;
     let mut below = |bound: u64| rng.below(bound) as usize;

@@ -1,4 +1,4 @@
-//! Reassembly by the same rules over plain lists of fragments in words.
+//! Reassembly by the same rules over plain lists of fragments, described by their fields.
 
 use nilometer_router::forward::icmp::Problem;
 use nilometer_router::forward::reassemble::{
@@ -7,7 +7,7 @@ use nilometer_router::forward::reassemble::{
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::time::Time;
 
-/// A fragment in words.
+/// A fragment, described by its fields.
 #[derive(Clone)]
 pub struct Told {
     pub is_v6: bool,
@@ -112,7 +112,7 @@ pub struct Datagram {
     is_void: bool,
 }
 
-/// The same rules over plain lists.
+/// Reassembly by the same rules over plain lists.
 pub struct Naive {
     pub settings: Settings,
     /// In the order in which they began.

@@ -1,4 +1,4 @@
-//! The search of settled rules with the best instructions that there are.
+//! The search of settled rules with the best instructions that this processor has.
 
 use super::ClassifierVectors;
 #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ fn search_settled_gathering<A: Classified>(
     keys: &[Key<A>],
     found: &mut [Option<RuleId>],
 ) {
-    /// Headers of which it takes less time to search them one by one.
+    /// Fewer headers than this are searched faster one by one.
     const FEW: usize = 4;
     for (keys, found) in keys.chunks(GATHERED).zip(found.chunks_mut(GATHERED)) {
         if keys.len() < FEW {

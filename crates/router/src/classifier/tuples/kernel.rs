@@ -1,4 +1,4 @@
-//! The search of hash tables with the best instructions that there are.
+//! The search of hash tables with the best instructions that this processor has.
 
 use super::ClassifierTuples;
 use crate::classifier::instructions::Instructions;

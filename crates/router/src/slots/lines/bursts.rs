@@ -1,9 +1,9 @@
 //! The measured loop over bursts of addresses in a table of lines.
 //!
 //! Bounds are not checked here and bytes are read by address (`Lines::find` does without both).
-//! Everything that is relied upon is a promise of the writer: a root is the number of a block, published
-//! after the block was written; a block begins with a bitmap of 64 bits whose bit 0 is set, on a boundary
-//! of 8 bytes, and has as many answers behind it as bits; nothing writes to it before all readers have
+//! The loops rely on what the writer guarantees: a root is the number of a block, published after the
+//! block was written; a block begins with a bitmap of 64 bits whose bit 0 is set, on a boundary of 8
+//! bytes, and has as many answers behind it as bits; nothing writes to it before all readers have
 //! passed.
 
 use core::sync::atomic::Ordering;
@@ -94,7 +94,7 @@ fn answer<const BYTES: usize>(
     }
 }
 
-/// Replaces the answers that say to look deeper.
+/// Replaces the answers that stand for a deeper lookup.
 #[cold]
 fn deepen<const BYTES: usize>(
     memory: &SlotMemory,
