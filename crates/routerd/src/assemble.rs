@@ -1,8 +1,8 @@
 //! From a ROUTER.toml to a router that is ready to be driven: memory, ports, tables, pipeline.
 //!
-//! Everything is opened before anything forwards, so that a configuration which this machine cannot
-//! carry out is refused whole, with one reason. Ports are opened in the network namespace of the
-//! calling thread.
+//! Everything is opened before anything forwards, so that a configuration that this machine cannot
+//! carry out is refused as a whole, with one reason. Ports are opened in the network namespace of
+//! the calling thread.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub struct Assembly {
     pub notes: Notes,
 }
 
-/// How a router is put together, besides what its file says.
+/// Options of a router's assembly, beside its file.
 #[derive(Debug, Default)]
 pub struct Options {
     /// Takes interfaces of the host as well.
@@ -137,7 +137,7 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     Ok(Assembly { driver, remote, routes, notes })
 }
 
-/// Tells the router that port `number` has no device yet, so that nothing is made for its link.
+/// Marks port `number` in the router as without a device, so that no packets are made for its link.
 fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
     let mut done = Ok(());
     driver.change(
@@ -189,7 +189,7 @@ fn make_fit(
     let before = router.ports()[number].plan();
     let (was_vacant, same) = (before.is_vacant, (before.mac, before.mtu_bytes));
     let new = plan_of(port, device);
-    // One that was pulled out and could not be plugged in yet is vacant, whatever its plan says.
+    // A port that was unplugged and could not be plugged in again yet is vacant, whatever its plan.
     if was_vacant || same != (new.mac, new.mtu_bytes) {
         // What was changed while it ran stays.
         let fabric = router.fabric();
@@ -225,8 +225,8 @@ fn flow_offload(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Op
     }
 }
 
-/// Opens the device of a port, and says how. It may take interfaces of the host where that is allowed, and
-/// let flows pass by shortcuts.
+/// Opens the device of a port, and returns how. It may use interfaces of the host where that is
+/// allowed, and let flows take shortcuts.
 fn open(
     memory: &mut PacketMemory,
     port: &PortSection,
@@ -265,7 +265,7 @@ fn open(
     match XdpPort::open(memory, name, &xdp) {
         Err(why) if port.kind == PortKind::Auto => {
             let opened = by_packet(memory).map_err(|error| {
-                // (What both say is said once.)
+                // (If both give the same reason, it is reported once.)
                 match error.root_cause().to_string() == why.root_cause().to_string() {
                     true => error,
                     false => error.context(format!("AF_XDP was refused as well ({why:#})")),
@@ -278,10 +278,10 @@ fn open(
     }
 }
 
-/// That the kernel has addresses on the interface of a port, if it has, and what to do.
+/// A warning, with a remedy, if the kernel has addresses on the interface of a port.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel cannot be queried.
 fn kernel_addresses(port: &PortSection, device: &AnyPort) -> Result<Option<String>> {
     let name = &port.interface;
     let addresses = Netlink::open()?.addresses(name)?;

@@ -1,4 +1,4 @@
-//! Whether what a ROUTER.toml says can be built, before anything is opened.
+//! Checks that the router of a ROUTER.toml can be built, before anything is opened.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Claims: an interface is a port of one router alone.
 //!
-//! Two routers on an interface would both forward what comes in by it, and every packet would leave twice. So
-//! a starting router binds a name for each of its interfaces: the kernel keeps such names (abstract Unix addresses) for
-//! each network namespace, gives none of them twice, and takes them back however a process ends.
+//! Two routers on an interface would both forward what arrives there, and every packet would leave twice. So
+//! a starting router binds a name for each of its interfaces: the kernel keeps such names (abstract Unix
+//! addresses) for each network namespace, grants each only once, and releases it however a process ends.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;

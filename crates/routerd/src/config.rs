@@ -1,8 +1,8 @@
-//! ROUTER.toml: what a router is to be, as a person writes it.
+//! ROUTER.toml: the configuration of a router, as its operator writes it.
 //!
-//! Every table refuses keys that it does not know. What is absent has the default that stands at its
-//! field. Rates and times are written with their units (`500 Mb/s` or `500mbit`, `20 ms`), as in a scenario; the
-//! table of a queue is the same as there, but that it may leave its size out.
+//! Every table refuses unknown keys. An absent key has the default given at its field. Rates and times are
+//! written with their units (`500 Mb/s` or `500mbit`, `20 ms`), as in a scenario; the table of a queue is
+//! the same as there, but that it may leave its size out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -41,9 +41,8 @@ const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
 pub struct RouterConfig {
     /// Seed of what is left to chance: equal paths, hashing, jitter.
     pub seed: u64,
-    /// For so many microseconds after a frame was moved the router looks for the next before it sleeps, 0 to
-    /// 10,000. That saves the wake, and looking costs at most 60 % of a
-    /// processor.
+    /// How long the router polls for the next frame after one was moved before it sleeps, in microseconds, 0
+    /// to 10,000. That saves the wake-up; polling costs at most 60 % of a processor.
     pub spin_us: u32,
     /// Packet memory.
     pub memory: MemorySection,
@@ -51,7 +50,7 @@ pub struct RouterConfig {
     pub fabric: FabricSection,
     /// Tables.
     pub tables: TablesSection,
-    /// What it says of itself and to senders.
+    /// Host behaviour, ICMP messages and options (RFC 1812).
     #[serde(alias = "manners")]
     pub rfc1812: Rfc1812Section,
     /// Bandwidth that flows may reserve.
@@ -252,8 +251,8 @@ pub struct PortSection {
     /// Bytes that the link adds to each frame, as the rate counts: 24 on Ethernet.
     #[serde(default)]
     pub overhead_bytes: u16,
-    /// Who waits before the link; `qsdrr` with 2,048 packets where absent. One that does not say how much
-    /// it holds has what the rate carries in 50 ms ([`super::queue_size`]).
+    /// The queue before the link; `qsdrr` with 2,048 packets where absent. A queue without a size holds what
+    /// the rate carries in 50 ms ([`super::queue_size`]).
     #[serde(default)]
     pub queue: Option<QueueSpec>,
     /// A TAP interface to be made, on which the kernel gets what is for the router itself.
@@ -262,21 +261,21 @@ pub struct PortSection {
     /// Whether sources are tested by the way back (RFC 3704).
     #[serde(default)]
     pub reverse_path: ReversePath,
-    /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
+    /// Whether hosts get redirects to a better router on their network (RFC 1812, 5.2.7.2).
     #[serde(default = "yes")]
     pub redirects: bool,
     /// Whether packets of others are forwarded from here and to here (RFC 1812, 5.3.11).
     #[serde(default = "yes")]
     pub forwards: bool,
-    /// How often the link is asked whether another has an IPv6 address before it is used; 0 takes
-    /// addresses at once.
+    /// How many probes for a duplicate are sent before an IPv6 address is used; 0 takes addresses at once.
     #[serde(default = "one_probe")]
     pub address_probes: u8,
     /// Passes checksums on that a sending kernel left to its card, as hosts behind a veth do.
     #[serde(default = "yes")]
     pub partial_checksums: bool,
-    /// Whether one processor alone takes what comes in by a veth, so that packets which several have sent keep
-    /// their order. Without, who sends a packet also forwards it, as with the kernel, and for less.
+    /// Whether a single processor takes what arrives at a veth, so that packets sent from several processors
+    /// keep their order. Otherwise the sending processor also forwards the packet, as in the kernel, at less
+    /// cost.
     #[serde(default = "yes")]
     pub keeps_order: bool,
     /// Whether the interface may be absent at the start; it is taken when it comes. One that goes and
@@ -289,7 +288,7 @@ pub struct PortSection {
     /// The plugin instance, of the class `mpls`, that gets labelled frames (MPLS); they are discarded where absent.
     #[serde(default)]
     pub mpls: Option<String>,
-    /// Polls the driver for so many microseconds instead of waiting for its interrupt.
+    /// Polls the driver for this many microseconds instead of waiting for its interrupt.
     #[serde(default)]
     pub busy_poll_us: Option<u32>,
 }
@@ -310,7 +309,7 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortKind {
-    /// AF_XDP; AF_PACKET where the machine refuses it, which is said.
+    /// AF_XDP; AF_PACKET, with a message, where the machine refuses it.
     #[default]
     Auto,
     /// AF_XDP or nothing.
@@ -319,8 +318,8 @@ pub enum PortKind {
     Packet,
 }
 
-/// The test of sources by the way back. The pipeline knows two more (RFC 3704, 2.3 and 2.5); nobody tells it
-/// yet of routes that are not the best.
+/// The reverse path test of sources. The pipeline has two more modes (RFC 3704, 2.3 and 2.5), but no source
+/// of routes provides any but the best ones yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReversePath {
@@ -384,7 +383,7 @@ impl RouterConfig {
     /// The number of the port on `interface`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such port.
     pub fn port_named(&self, interface: &str) -> Result<usize> {
         let found = self.ports.iter().position(|port| port.interface == interface);
         found.ok_or_else(|| anyhow::anyhow!("no [[port]] has the interface {interface}"))
@@ -451,7 +450,7 @@ impl PortSection {
         }
     }
 
-    /// What the pipeline is told of it, whose device has this link-layer address and MTU.
+    /// The port's plan for the pipeline; its device has this link-layer address and MTU.
     pub fn plan(&self, mac: [u8; 6], mtu_bytes: u16) -> PortPlan {
         use nilometer_router::forward::urpf::Mode;
         let mut plan = PortPlan { mtu_bytes, ..PortPlan::new(&self.interface, mac) };

@@ -1,4 +1,5 @@
-//! Filters as a person writes them: a `[[filter]]` of ROUTER.toml, and the same table by the API.
+//! Filters as an operator writes them: a `[[filter]]` of ROUTER.toml, and the same table by the
+//! API.
 
 use std::fmt;
 use std::str::FromStr;
@@ -113,17 +114,17 @@ nilometer_wire::named! {
 }
 
 impl ClassifierName {
-    /// The one of this name.
+    /// The classifier of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such classifier.
     pub fn parse(name: &str) -> Result<ClassifierName> {
         let found = ClassifierName::from_name(name);
         let names = || ClassifierName::ALL.map(ClassifierName::name).join(", ");
         found.ok_or_else(|| anyhow!("there is no classifier {name:?}; there are {}", names()))
     }
 
-    /// One of its kind without rules, with room for so many.
+    /// A classifier of this kind without rules, with room for `rules_max`.
     pub fn classifier<A: Classified + Send + 'static>(
         self,
         rules_max: u32,
@@ -140,11 +141,11 @@ impl ClassifierName {
 const FLAGS: &str = "FSRPAUEC";
 
 impl FilterSection {
-    /// Its rule for IPv4 and its rule for IPv6, of which one at least is there. An active one has the chain 0 until
-    /// it is entered.
+    /// Its rule for IPv4 and its rule for IPv6, at least one of which exists. An active filter has
+    /// chain 0 until it is entered.
     ///
     /// # Errors
-    /// The first field that cannot be, by its name.
+    /// The first invalid field, by its name.
     pub fn rules(&self) -> Result<Rules> {
         match (self.action, self.plugins.len()) {
             (ActionName::Active, 0) => {

@@ -4,13 +4,13 @@
 //! each connection with everything it knows; but it never says that this was everything. So a connection
 //! begins a replay, and the replay is over when the connection has lasted `hold` and nothing has come
 //! for `quiet`, or when it has lasted `longest`, because a full table of the Internet is never quiet.
-//! Until then, and while there is no connection at all, routes of before are forwarded by:
-//! a daemon may be restarted under a router that forwards, as with graceful restart (RFC 4724), and
-//! `hold` is what that calls the time until stale routes are swept. It must exceed what the routing
-//! protocols need to find their neighbours and routes again.
+//! Until then, and while there is no connection at all, earlier routes are used: a daemon may restart
+//! while the router keeps forwarding, as with graceful restart (RFC 4724), and `hold` is like its
+//! timer until stale routes are swept. It must exceed what the routing protocols need to find their
+//! neighbours and routes again.
 //!
-//! The owner of the routing table takes the news from a channel of bounded length. When it is behind,
-//! we stop reading and TCP stops zebra.
+//! The owner of the routing table takes the updates from a channel of bounded length. When it is
+//! behind, the listener stops reading and TCP's flow control stops zebra.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -187,7 +187,7 @@ impl Work {
         Err(Closed)
     }
 
-    /// Whether zebra has told everything, as far as one can know.
+    /// Whether zebra has sent everything, as far as one can know.
     fn is_complete(&self, begun: Instant, last: Instant) -> bool {
         let FpmConfig { hold, quiet, longest, .. } = self.config;
         let is_quiet = begun.elapsed() >= hold && last.elapsed() >= quiet;

@@ -1,8 +1,8 @@
 //! Ports whose interfaces come and go: their next hops, and their devices.
 //!
-//! A thread beside the one that forwards hears which ports come and go. It lets the next hops of those
-//! that go fail, and restores those of ports that come. And it looks twice a second whether the interface
-//! of a port that is gone is there again; then the device is opened between two turns, which takes some
+//! A thread beside the forwarding one is notified of ports that come and go. It fails the next hops of
+//! ports that go, and restores those of ports that come. Twice a second it checks whether the interface
+//! of a missing port is back; then the device is opened between two turns, which takes some
 //! milliseconds, for which the packets of the other ports wait in their rings.
 
 use nilometer_files::say;
@@ -64,7 +64,8 @@ impl Watcher {
         };
     }
 
-    /// Opens the device of a port again if its interface is there; says once why it cannot be.
+    /// Opens the device of a port again if its interface is there; reports once why it cannot be
+    /// opened.
     fn look_for(&self, number: usize, said: &mut String) {
         let Some(port) = self.config.ports.get(number) else { return };
         let is_there =

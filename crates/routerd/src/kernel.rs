@@ -1,17 +1,17 @@
 //! The kernel's routes and next-hop objects, mirrored as they change.
 //!
-//! The mirror subscribes first and then asks for everything, so that no change falls in between; what
-//! changed during the dump is told after it, in order. Afterwards it follows the kernel's messages, but
-//! they do not say everything. The kernel removes routes without a word when their link goes down, their
-//! next-hop object or their preferred source address goes; so it does with one way of several, and takes
-//! it up again when the link comes; it loses messages when we are behind
-//! (`ENOBUFS`); and for IPv6 it may speak of one path of several. In each of these cases the mirror asks
-//! for everything again, as a replay: nothing is forgotten until the dump is complete, and a dump that
-//! the kernel says was inconsistent (`NLM_F_DUMP_INTR`) is made again before anything is swept.
+//! The mirror subscribes first and then requests a dump, so that no change falls in between; changes
+//! during the dump are passed on after it, in order. Afterwards it follows the kernel's messages, but
+//! they are incomplete. The kernel silently removes routes when their link goes down or their next-hop
+//! object or preferred source address is removed. It does the same with one way of several, and restores
+//! it when the link comes up. It loses messages when the mirror is behind (`ENOBUFS`); and for IPv6 it
+//! may report only one path of several. In each of these cases the mirror requests another dump, as a
+//! replay: nothing is forgotten until the dump is complete, and a dump that the kernel marks as
+//! inconsistent (`NLM_F_DUMP_INTR`) is repeated before anything is swept.
 //!
-//! Routes of the kernel's table `local` are told as of [`Source::Local`], those of `main` as of
+//! Routes of the kernel's table `local` are reported as [`Source::Local`], those of `main` as
 //! [`Source::Kernel`]. Of several IPv4 routes to one prefix with one metric, which only `ip route append`
-//! makes, the last told counts.
+//! makes, the last reported counts.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -47,7 +47,7 @@ const DUMP_INTERRUPTED: u16 = 0x10;
 const APPENDED: u16 = 0x800;
 /// What the kernel may send at once.
 const DATAGRAM_BYTES: usize = 1 << 18;
-/// What it may keep for us, if it lets us ask for so much.
+/// The receive buffer to request; the kernel may grant less.
 const QUEUE_BYTES: i32 = 32 << 20;
 /// Between two dumps.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -63,7 +63,7 @@ pub struct MirrorStatus {
     pub overruns: u64,
     /// Messages that contradicted themselves.
     pub malformed: u64,
-    /// Messages that told no route, and why.
+    /// Messages without a route, and why.
     pub ignored: Ignored,
 }
 
@@ -166,7 +166,7 @@ struct Work {
     up: BTreeSet<u32>,
     /// IPv6 routes with several paths of their own.
     of_several: BTreeSet<(AnyPrefix, u32)>,
-    /// Something has changed that the kernel did not tell.
+    /// Something has changed that the kernel did not report.
     is_stale: bool,
     batches: Batches,
 }
@@ -198,7 +198,7 @@ impl Work {
         Err(Closed)
     }
 
-    /// Asks for everything, and tells it as a replay.
+    /// Requests all objects and routes, and passes them on as a replay.
     fn dump(&mut self, buffer: &mut [u8]) -> Result<(), Closed> {
         self.of_several.clear();
         for source in [Source::Local, Source::Kernel] {
@@ -211,7 +211,7 @@ impl Work {
             is_complete &= match done {
                 Ok(Dumped::Complete) => true,
                 Ok(Dumped::Interrupted) => false,
-                // A kernel without next-hop objects says so.
+                // A kernel without next-hop objects reports `EOPNOTSUPP`.
                 Err(error) => {
                     kind == DUMP_NEXT_HOPS && error.raw_os_error() == Some(libc::EOPNOTSUPP)
                 }
@@ -257,7 +257,7 @@ impl Work {
                 is_sound &= message.flags & DUMP_INTERRUPTED == 0;
                 let code = message.body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
                 match message.kind {
-                    // A short dump has its end and what it tells in one datagram.
+                    // A short dump has its contents and its end in one datagram.
                     rtnetlink::DONE if code >= 0 => is_done = true,
                     rtnetlink::DONE | rtnetlink::ERROR => {
                         return Err(io::Error::from_raw_os_error(-code));

@@ -2,14 +2,14 @@
 //!
 //! A forwarding thread looks at a number at the beginning of each batch, which costs one load of a line
 //! that is hardly ever written; only when it has changed does it take the lock, for as long as it takes
-//! to count one reference more.
+//! to increment a reference count.
 //!
 //! A new number is published before any route leads to it, and then the owner waits until every reader
-//! has taken it ([`LatestHops::wait`]): a batch that was begun with the snapshot of before must be over
-//! when it could meet the number. A reader about to sleep says so ([`HopsReader::rest`]) and is not waited
-//! for. The two sides meet as in Dekker's algorithm: a reader says that it is awake and then looks at
-//! the version; the owner changes the version and then looks which are awake. All four are sequentially
-//! consistent, so at least one of them sees the other.
+//! has taken it ([`LatestHops::wait`]): a batch that began with the old snapshot must be over before it
+//! could meet the number. A reader about to sleep says so ([`HopsReader::rest`]) and is not waited for.
+//! The two sides meet as in Dekker's algorithm: a reader marks itself awake and then looks at the
+//! version; the owner changes the version and then looks which readers are awake. All four are
+//! sequentially consistent, so at least one of them sees the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! A router without devices: tables, filters, neighbours and pipeline, put together from its description.
+//! A router without devices: tables, filters, neighbours and pipeline, assembled from its description.
 //!
 //! The live router gives it devices (`assemble`); the virtual lab and replays drive it by clocks of their own.
 
@@ -32,7 +32,7 @@ use super::rib_thread::Readers;
 use super::routes::{Routes, check_link_local, entered};
 use super::shares::{Shared, shares};
 
-/// Packets of the discipline where a port does not say.
+/// Packets that a discipline holds by default.
 pub const QUEUE_PACKETS: u32 = 2_048;
 
 /// A router without devices: its pipeline, and its routes.
@@ -44,11 +44,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The router of a configuration whose ports have these link-layer addresses and each carry IP packets of so many
-    /// bytes: for a driver that brings its own ports and clock. It has the next hops of its routes.
+    /// The router of a configuration whose ports have these link-layer addresses and MTUs in bytes: for a
+    /// driver that brings its own ports and clock. It has the next hops of its routes.
     ///
     /// # Errors
-    /// What cannot be as it is asked for, by its name in the file.
+    /// The first setting that cannot be met, by its name in the file.
     pub fn without_devices(config: &RouterConfig, ports: &[(MacAddress, u16)]) -> Result<Machine> {
         config.check()?;
         ensure!(ports.len() == config.ports.len(), "each port needs a link-layer address");
@@ -61,11 +61,11 @@ impl Machine {
     }
 }
 
-/// The pipeline of a configuration whose ports have these link-layer addresses and carry IP packets of so many bytes,
-/// without next hops; routes are looked up in these tables.
+/// The pipeline of a configuration whose ports have these link-layer addresses and MTUs in bytes, without next
+/// hops; routes are looked up in these tables.
 ///
 /// # Errors
-/// What cannot be as it is asked for, by its name in the file.
+/// The first setting that cannot be met, by its name in the file.
 pub fn router_without_devices(
     config: &RouterConfig,
     ports: &[(MacAddress, u16)],
@@ -136,19 +136,19 @@ pub struct PortPlace<'a> {
 }
 
 impl PortPlace<'_> {
-    /// The discipline that `queue` asks for, or the usual one, empty.
+    /// The discipline that `queue` describes, or the default one, empty.
     ///
     /// # Errors
-    /// What cannot be, by its name.
+    /// The invalid setting, by its name.
     pub fn discipline(&self, queue: Option<&QueueSpec>) -> Result<Any<Ticket>> {
         let name = &self.plan.name;
         Any::new(&self.settings(queue)?).map_err(|why| anyhow!("port {name}: queue: {why}"))
     }
 
-    /// What that discipline is told.
+    /// The settings of that discipline.
     ///
     /// # Errors
-    /// What cannot be, by its name.
+    /// The invalid setting, by its name.
     pub fn settings(&self, queue: Option<&QueueSpec>) -> Result<Settings> {
         let &PortPlace { plan, number, rate, config } = self;
         let rate = rate.unwrap_or(config.fabric.link_rate);
@@ -178,7 +178,7 @@ fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Setting
     }
 }
 
-/// What the RSVP process of a router is made with, whose ports carry IP packets of so many bytes.
+/// The settings of the RSVP process of a router whose ports have these MTUs.
 pub fn rsvp_settings(config: &RouterConfig, mtus_bytes: &[u16]) -> RsvpSettings {
     let section = &config.reservations;
     let interfaces = config.ports.iter().zip(mtus_bytes).map(|(port, mtu_bytes)| Interface {
@@ -200,7 +200,7 @@ pub fn rsvp_settings(config: &RouterConfig, mtus_bytes: &[u16]) -> RsvpSettings 
     }
 }
 
-/// What the description asks for.
+/// The fabric of the description.
 ///
 /// # Errors
 /// When a number is out of its range.

@@ -1,5 +1,4 @@
-//! `[port.multicast]` of ROUTER.toml: groups that a port's hosts may ask for, and those that need no
-//! asking.
+//! `[port.multicast]` of ROUTER.toml: groups that a port's hosts may join, and static groups.
 
 use std::net::IpAddr;
 
@@ -9,7 +8,7 @@ use nilometer_sim::quantity::{de_span, ser_span};
 use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
-/// `[port.multicast]`: the port serves groups. Hosts are asked by IGMP where the port has an IPv4
+/// `[port.multicast]`: the port serves groups. Hosts are queried by IGMP where the port has an IPv4
 /// address, by MLD where it has IPv6.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -32,7 +31,7 @@ pub struct MulticastSection {
     pub groups_max: usize,
     /// Packets leave only if they came with a greater time to live or hop limit than this.
     pub ttl_threshold: u8,
-    /// What leaves by the port whatever its hosts say.
+    /// Groups forwarded by the port whatever its hosts report.
     pub groups: Vec<GroupSection>,
 }
 

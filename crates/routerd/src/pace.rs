@@ -1,4 +1,4 @@
-//! How fast a port's link is to go, how late it may be served, how long it is.
+//! Limits on a port's link: its rate, its burst, its delay.
 
 use nilometer_router::Fabric;
 use nilometer_router::memory::Ticket;
@@ -39,10 +39,10 @@ impl PortSection {
     }
 }
 
-/// A burst of so many bytes.
+/// Checks a burst size in bytes.
 ///
 /// # Errors
-/// When it is out of range.
+/// When the burst is out of range.
 pub fn checked_burst(bytes: u64) -> Result<(), String> {
     match bytes <= BURST_BYTES_MAX {
         true => Ok(()),
@@ -50,10 +50,10 @@ pub fn checked_burst(bytes: u64) -> Result<(), String> {
     }
 }
 
-/// A link that is longer by so much.
+/// Checks the added delay of a link.
 ///
 /// # Errors
-/// When that is too much.
+/// When the delay is too long.
 pub fn checked_delay(delay: Span) -> Result<Span, String> {
     match delay <= DELAY_MAX {
         true => Ok(delay),

@@ -1,4 +1,4 @@
-//! Plugins as a person writes them: a `[[plugin]]` of ROUTER.toml, and the instances that are made of it.
+//! Plugins as an operator writes them: a `[[plugin]]` of ROUTER.toml, and the instances made from it.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -97,8 +97,8 @@ impl PluginSection {
         Ok(())
     }
 
-    /// Makes the instance for a router of this seed, the same of the same section, seed and class; a class that is not
-    /// installed comes from the code server, where there is one.
+    /// Makes the instance for a router of this seed; the same section, seed and class always make the same instance.
+    /// A class that is not installed comes from the code server, where there is one.
     ///
     /// # Errors
     /// When there is no such class, or it refuses the configuration.
@@ -125,11 +125,11 @@ impl PluginSection {
     }
 }
 
-/// The class of a name, `NAME` or `NAME@VERSION`: a built-in one; else one that is installed; else, where there is a code
-/// server, one that it has, which is installed first.
+/// The class of a name, `NAME` or `NAME@VERSION`: a built-in one; else an installed one; else, where there is a code
+/// server, one of the server's, which is installed first.
 ///
 /// # Errors
-/// When there is none, or it may not be run.
+/// When there is no such class, or it may not be run.
 fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
     let (name, version) = match name.split_once('@') {
         None => (name, None),
@@ -156,7 +156,7 @@ fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
         return Err(missing.context(why));
     };
     let server = CodeServer::at(code_server, FETCHED_WITHIN)?;
-    // (Who wants the same waits, and finds it installed.)
+    // (Another thread that needs the same class waits, and then finds it installed.)
     let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Ok(class) = store.class(name, version.as_ref()) {
         return Ok(Box::new(class));

@@ -1,11 +1,11 @@
-//! How much a port's queue holds where that is not said.
+//! How much a port's queue holds by default.
 //!
 //! A buffer of a bandwidth-delay product keeps a link busy while one TCP connection halves its window
 //! (Villamizar and Song, "High performance TCP in ANSNET", 1994), and what it holds above that only adds
 //! delay. The round trip that is provided for is [`HELD`], so a full queue delays by as much at any rate.
 //! It is counted in packets of `PACKET_BYTES`, since packets take buffers of the router's memory
-//! whatever their size. A slow link has `PACKETS`'s lower end, so that a burst of several flows finds
-//! room; a fast one its upper, which is what a port has that says nothing of its queue at all.
+//! whatever their size. A slow link has the lower end of `PACKETS`, so that a burst of several flows
+//! finds room; a fast one has the upper end, which a port without any queue setting has, too.
 
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ pub fn packets(rate: Rate) -> u32 {
     packets.clamp(*PACKETS.start(), *PACKETS.end()) as u32
 }
 
-/// A queue that says how much it holds, before a link of this rate.
+/// The queue with its size filled in, for a link of this rate.
 pub fn sized(queue: QueueSpec, rate: Rate) -> QueueSpec {
     match queue.has_size() {
         true => queue,
@@ -38,14 +38,14 @@ pub fn sized(queue: QueueSpec, rate: Rate) -> QueueSpec {
 }
 
 impl RouterConfig {
-    /// The rate by which the queue of a port is sized and told: its link's, or that of a link of the
-    /// fabric where only the device limits it.
+    /// The rate for which the queue of a port is sized and configured: its link's, or that of a link of
+    /// the fabric where only the device limits it.
     pub fn queue_rate(&self, number: usize) -> Rate {
         let port = self.ports.get(number);
         port.and_then(|port| port.rate).unwrap_or(self.fabric.link_rate)
     }
 
-    /// Has every queue that is described say how much it holds.
+    /// Fills in the size of every described queue.
     pub fn size_queues(&mut self) {
         for number in 0..self.ports.len() {
             let rate = self.queue_rate(number);

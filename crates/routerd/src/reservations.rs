@@ -17,7 +17,8 @@ use nilometer_wire::{Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A reserved queue holds what its rate carries in this time, its bucket, or so many bytes, whichever is most.
+/// A reserved queue holds what its rate carries in this time, its bucket, or a minimum number of bytes, whichever is
+/// most.
 const HELD: Span = Span::from_nanos(50_000_000);
 const CAPACITY_BYTES_MIN: u32 = 16 << 10;
 /// The upper limit of `reservations_max`.

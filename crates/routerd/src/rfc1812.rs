@@ -1,4 +1,4 @@
-//! `[rfc1812]` of ROUTER.toml: what RFC 1812 requires to be configurable of a router as a whole.
+//! `[rfc1812]` of ROUTER.toml: settings that RFC 1812 requires of a router as a whole.
 
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
 use nilometer_router::forward::options::SourceRouting;

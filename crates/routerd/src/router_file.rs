@@ -7,10 +7,10 @@ use nilometer_files::{document, say};
 
 use super::config::RouterConfig;
 
-/// A table that was renamed: the old name goes on working for one version.
+/// A table that was renamed: the old name works for one more version.
 const RENAMED: (&str, &str) = ("manners", "rfc1812");
 
-/// What a file says.
+/// The contents of a file.
 pub struct Read {
     /// Its text.
     pub text: String,
@@ -20,7 +20,7 @@ pub struct Read {
     pub config: RouterConfig,
 }
 
-/// Reads a file; one line on stderr says so where a table has its old name.
+/// Reads a file; prints a line to stderr where a table has its old name.
 ///
 /// # Errors
 /// One line: the file, and what is wrong with it.

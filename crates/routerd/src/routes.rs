@@ -30,10 +30,10 @@ pub struct Routes {
 
 impl Routes {
     /// The routes of a configuration: to the router's own addresses, to the networks at its ports, and
-    /// those entered by hand. `recorder` is told of each change of a table.
+    /// those entered by hand. `recorder` gets each change of a table.
     ///
     /// # Errors
-    /// The first route that cannot be, by its prefix; when there is no memory for so many.
+    /// The first invalid route, by its prefix; or that there is not enough memory for the tables.
     pub fn new(config: &RouterConfig, recorder: Option<TableRecorder>) -> Result<Routes> {
         let tables = &config.tables;
         let limits = RouteLimits {
@@ -83,11 +83,12 @@ impl Routes {
         Ok(())
     }
 
-    /// Lets sources that name the interface on the kernel's side of port `number` mean the port, as it
-    /// is now; does nothing where there are none. Panics where there is no such port.
+    /// Maps the interface on the kernel's side of port `number`, as it is now, to the port for the
+    /// sources that name it; does nothing where there are no such sources. Panics where there is no such
+    /// port.
     ///
     /// # Errors
-    /// When the interface is not there, in the calling thread's namespace.
+    /// When the interface does not exist in the calling thread's namespace.
     pub fn know(&self, config: &RouterConfig, number: usize) -> Result<()> {
         if config.control.fpm.is_some() || config.control.kernel_routes {
             let link = Netlink::open()?.link(kernel_side(config, number))?;
@@ -126,7 +127,7 @@ pub fn entered(config: &RouterConfig) -> Result<Vec<StaticRoute>> {
     config.routes.iter().map(|route| by_hand(route, config)).collect()
 }
 
-/// The network of so many bits that an address is in.
+/// The network of `length` bits that contains an address.
 fn prefix(address: IpAddr, length: u8) -> Result<AnyPrefix> {
     let host = |bits: u32| u128::MAX.checked_shr(128 - bits).unwrap_or(0);
     let network = match address {
@@ -156,12 +157,12 @@ pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
     })
 }
 
-/// What a route entered by hand tells the RIB thread.
+/// The RIB thread's form of a route entered by hand.
 ///
 /// A gateway that is an address of this router's, or that no neighbour can have, is refused: packets by it
-/// would wait for an answer that never comes. What daemons and the kernel tell is taken as it comes, and
-/// such packets are discarded as those of any gateway that does not answer: the kernel, and zebra with it,
-/// refuse their own addresses themselves.
+/// would wait for an answer that never comes. Routes from daemons and the kernel are taken as they come,
+/// and packets by such a gateway are discarded like those by any gateway that does not answer: the
+/// kernel, and zebra with it, refuse their own addresses themselves.
 ///
 /// # Errors
 /// What is wrong with it, by its prefix.
@@ -222,10 +223,11 @@ fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
     Ok(())
 }
 
-/// Holds gateways to others' link-local addresses, where `mac` tells the link-layer address of a port.
+/// Checks that link-local gateways are other routers' addresses; `mac` gives the link-layer address of a
+/// port.
 ///
 /// # Errors
-/// When one is the port's own.
+/// When a gateway is the port's own address.
 pub fn check_link_local(route: &StaticRoute, mac: impl Fn(u16) -> [u8; 6]) -> Result<()> {
     for member in &route.members {
         if let Hop::Via { port, gateway: Some(IpAddr::V6(via)) } = member.hop

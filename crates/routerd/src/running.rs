@@ -1,4 +1,4 @@
-//! A router on a thread of its own: started, spoken to, and stopped with its last account.
+//! A router on a thread of its own: started, called, and stopped with its last account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

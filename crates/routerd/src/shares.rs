@@ -1,9 +1,9 @@
 //! How a router's buffers are shared, from what a ROUTER.toml says, and whether they hold their reserves.
 //!
 //! Two buffers are shared: each input's, among its virtual output queues, and the packet memory, among
-//! the outputs (`nilometer_router::fabric::MemoryLimits`). A queue's reserve is to hold in both. So the
+//! the outputs (`nilometer_router::fabric::MemoryLimits`). A queue's reserve must hold in both. So the
 //! memory reserves for each output what all inputs may keep for it, `N` times the reserve of a queue;
-//! what the ports receive into is left out of it, and so is what waits elsewhere in the router.
+//! receive buffers are left out of it, and so are packets that wait elsewhere in the router.
 
 use anyhow::{Context, Result, ensure};
 use nilometer_queue::{Alpha, Sharing};
@@ -41,14 +41,14 @@ struct Kept {
 }
 
 impl Kept {
-    /// Buffers that packets in queues may have, of so many in all: a small memory is not for its slow path,
-    /// which is seldom full.
+    /// Buffers that queued packets may use, out of `buffers` in all: a small memory is not kept for the
+    /// slow path, which is seldom full.
     fn left_of(&self, buffers: u64) -> u64 {
         let rest = buffers - self.always;
         rest.saturating_sub(self.elsewhere).max(rest / 2)
     }
 
-    /// The least memory that leaves so many buffers to queues.
+    /// The least memory that leaves `queued` buffers to queues.
     fn least_for(&self, queued: u64) -> u64 {
         self.always.saturating_add(queued).saturating_add(self.elsewhere.min(queued))
     }

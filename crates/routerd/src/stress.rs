@@ -1,20 +1,21 @@
-//! The stress test of distributed queueing on a router that runs (DER paper, section 8, Table 4).
+//! The stress test of distributed queueing on a running router (DER paper, section 8, Table 4).
 //!
-//! The load is the simulator's own, [`StressLoad`]: at each broadcast it hears what the ports announce,
-//! and aims its sources at one output after the other. What it drives is not: packets are made in the
-//! forwarding thread between two turns, as if they had come in by the ports just now, and then pass the
+//! The load is the simulator's own, [`StressLoad`]: at each broadcast it sees what the ports announce,
+//! and aims its sources at one output after the other. The rest is the real router: packets are made in
+//! the forwarding thread between two turns, as if they had just arrived at the ports, and then pass the
 //! whole pipeline, the fabric and the links of the outputs, by the machine's clock. Table 4's `N`, `S`,
-//! `L` and `D` are those of the fabric that runs.
+//! `L` and `D` are those of the running fabric.
 //!
 //! # Scale
 //!
-//! A thread that the kernel keeps waiting makes a broadcast late, and what `T` periods bring is measured
-//! by broadcasts. So a period is to be long against such a wait: with `L` = 7 Mb/s and `D` = 5 ms a
-//! period has the bytes that Table 4's 70 Mb/s and 500 us give it, and everything happens ten times
-//! slower. Broadcasts that were late by more than half a period are counted, one that was late by several
-//! for each of them. A wait shorter than that takes something, too: links stand idle once it is longer
-//! than what they make up for. If the thread overslept so for more periods than broadcasts were late, these
-//! count. A run in which more than [`LATE_MOST`] were late is reported and proves nothing.
+//! A thread that the kernel keeps waiting makes a broadcast late, and the result of `T` periods is
+//! measured in broadcasts. So a period must be long compared with such a wait: with `L` = 7 Mb/s and `D`
+//! = 5 ms a period has the bytes that Table 4's 70 Mb/s and 500 us give it, and everything happens ten
+//! times slower. Broadcasts that were late by more than half a period are counted, one that was late by
+//! several for each of them. A shorter wait costs something, too: links stand idle once it exceeds what
+//! they make up for. If the thread overslept in this way for more periods than broadcasts were late,
+//! these periods count instead. A run in which more than [`LATE_MOST`] were late is reported and proves
+//! nothing.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -38,7 +39,7 @@ pub const LATE_MOST: f64 = 0.02;
 
 /// Bytes of the headers before the payload of a datagram in a frame.
 const HEADERS: usize = 14 + 20 + 8;
-/// Where the test's packets say that they come from: a network that no port has.
+/// The source address of the test's packets: of a network that no port has.
 const FROM: Ipv4Addr = Ipv4Addr::new(198, 19, 254, 254);
 /// The discard service (RFC 863).
 const SERVICE: u16 = 9;
@@ -189,7 +190,7 @@ impl Stress {
         })
     }
 
-    /// The thread woke so much later than it had asked for, where links make up for `made_up`.
+    /// Records that the thread woke `by` later than requested, where links make up for `made_up`.
     pub fn oversleep(&mut self, by: Span, made_up: Span) {
         self.overslept = Span(self.overslept.0 + by.0.saturating_sub(made_up.0));
     }
@@ -335,7 +336,7 @@ mod tests {
         };
         assert_eq!(take(6), (0, 0));
         assert_eq!(take(70), (10, 0), "as many as there may be");
-        // A hundred more are due, of which ninety are left out.
+        // A hundred more are due; ninety of them are left out.
         assert_eq!(take(770), (10, 90));
         assert_eq!(take(776), (0, 90));
         assert_eq!(take(777), (1, 90), "it goes on from there");

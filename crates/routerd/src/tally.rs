@@ -1,4 +1,4 @@
-//! What a router has counted, in one value that a script can read.
+//! All counters of a router, in one value that a script can read.
 
 use std::collections::BTreeMap;
 
@@ -161,8 +161,8 @@ pub const PORT_LEVELS: [PortCounter; 2] = [
     ("waiting_bytes", "WAITING bytes", "Their bytes.", &[QueueLevel(4)], |port| port.waiting_bytes),
 ];
 
-/// What went no further at a port, by reason: its key, as above, who let it go, what it counts, the objects
-/// that have the sum of all reasons, and where it stands.
+/// Packets discarded at a port, by reason: the key, as above, the part that discarded them, what is
+/// counted, the objects that have the sum of all reasons, and the field.
 pub type PortLosses = (
     &'static str,
     &'static str,

@@ -1,8 +1,8 @@
-//! The router of a lab's testbed, or of a scenario, as usual or as a ROUTER.toml says.
+//! The router of a lab's testbed, or of a scenario, default or as a ROUTER.toml says.
 //!
-//! The file is that of `route run`. Its ports are called after what is behind them: in a lab `client` and
-//! `server`, which is also what their interfaces are called there, in a scenario as its links. Addresses, neighbours
-//! and routes are the lab's; what the file says of them, and what nothing in a lab could use, is refused by its name.
+//! The file is that of `route run`. Its ports are named after what is behind them: in a lab `client` and `server`,
+//! which are also the names of their interfaces there; in a scenario after its links. Addresses, neighbours and
+//! routes are the lab's; settings of them in the file, and settings that a lab could not use, are refused by name.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use super::machine::QUEUE_PACKETS;
 use super::router_file::{self, Read};
 use nilometer_linux::testbed::{DevicePort, PROGRAM_INTERFACES};
 
-/// Routes of each family that there is room for where nothing is said: a lab has a handful.
+/// Room for routes of each family by default: a lab has a handful.
 const ROUTES: usize = 1 << 14;
-/// How long the router of a lab looks for the next frame where nothing is said, µs.
+/// How long the router of a lab polls for the next frame by default, µs.
 const SPIN_US: u32 = 50;
-/// A full frame on Ethernet, of which a queue of so many packets is made at the most.
+/// A full frame on Ethernet: the most that a packet of a queue counted in packets may take.
 const FRAME_BYTES: u64 = 1_538;
 /// Payload of an ATM cell.
 const CELL_PAYLOAD_BYTES: u64 = 48;
@@ -50,8 +50,8 @@ impl RouterFile {
         RouterFile::read_with(path, testbed_ports)
     }
 
-    /// As [`RouterFile::read`], for the router of a scenario: its ports are called as its links are, of which there
-    /// may be more.
+    /// As [`RouterFile::read`], for the router of a scenario: its ports are named after the scenario's links, of
+    /// which there may be more.
     ///
     /// # Errors
     /// As there.
@@ -176,8 +176,8 @@ fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
     config.check()
 }
 
-/// The router of a testbed: its ports with their addresses, neighbours and routes, and all else as the
-/// file says, or as usual.
+/// The router of a testbed: its ports with their addresses, neighbours and routes, and all else as in the file, or
+/// by default.
 pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>) -> RouterConfig {
     let mut config = file.map_or_else(usual, |file| file.config.clone());
     if !file.is_some_and(|file| file.has_seed) {

@@ -1,4 +1,4 @@
-//! Labels in virtual time (MPLS): vectors byte by byte, three routers in a row, and frames that nobody should send.
+//! Labels in virtual time (MPLS): vectors byte by byte, three routers in a row, and malformed frames.
 
 use nilometer_router::discard::Discard;
 use nilometer_router::pipeline::Router;
@@ -105,8 +105,8 @@ fn lone(configuration: &str) -> Line {
     Line::new(&[described(0, configuration, "mpls = \"labels\"\n", "\"10.0.0.0/8\" \"fd10::/16\"")])
 }
 
-/// Router `number` of a line between networks 198.18.NUMBER.0/24 and the next; who is behind its ports is known where
-/// they are hosts.
+/// Router `number` of a line between networks 198.18.NUMBER.0/24 and the next; neighbours behind its ports are static
+/// where they are hosts.
 fn described(number: usize, configuration: &str, first: &str, destinations: &str) -> String {
     let filters = destinations.split_whitespace().map(|destination| {
         format!(
@@ -157,7 +157,7 @@ fn labelled(stack: &[[u8; 4]], packet: &[u8]) -> Vec<u8> {
     framed(0, 0, 0x8847, &[stack.as_flattened(), packet].concat())
 }
 
-/// A UDP packet of so many bytes, of this service byte and time to live.
+/// A UDP packet of `bytes` bytes, with this service byte and time to live.
 fn udp(from: &str, to: &str, bytes: usize, (service, ttl): (u8, u8)) -> Vec<u8> {
     let [from, to] = [from, to].map(|text| text.parse().expect("an end"));
     let headers = build::udp(from, to, b"").len();
@@ -393,7 +393,8 @@ fn what_nobody_should_send_is_discarded_by_reason() {
     }
 }
 
-/// RFC 3032, 3: a packet that with its labels does not fit is cut before it gets them, or an ICMP error says what would fit.
+/// RFC 3032, 3: a packet that with its labels does not fit is fragmented before it gets them, or an ICMP error
+/// reports what would fit.
 #[test]
 fn what_does_not_fit_with_its_labels_is_cut_before_them() {
     let mut line = lone(TABLE);

@@ -1,4 +1,4 @@
-//! For how long a router looks for the next frame before it sleeps: what may be said, and what holds where nothing is.
+//! How long a router polls for the next frame before it sleeps: allowed values, and the default.
 
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::testbed::{RouterFile, testbed_router};

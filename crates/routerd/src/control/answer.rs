@@ -1,4 +1,4 @@
-//! How a request ends: an object, or one line that says why not.
+//! The answer to a request: an object, or one line with the reason for a refusal.
 
 use std::fmt::Display;
 

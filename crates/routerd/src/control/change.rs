@@ -54,8 +54,8 @@ impl CommandChannel {
         Ok(self.told(text))
     }
 
-    /// Gives an output another discipline; what waits goes over to it in the order in which it would
-    /// have left. One that does not say how much it holds has what the rate carries in 50 ms.
+    /// Gives an output another discipline; waiting packets move to it in the order in which they
+    /// would have left. A discipline without a size holds what the rate carries in 50 ms.
     ///
     /// # Errors
     /// 400 for a discipline that cannot be, 404 for no such port.
@@ -93,8 +93,8 @@ impl CommandChannel {
         Ok(self.told(text))
     }
 
-    /// Holds an output's link to another rate, with another burst where one is given. A discipline that
-    /// was told the rate when it was made keeps what it was told.
+    /// Holds an output's link to another rate, with another burst where one is given. A discipline
+    /// that was created for a rate keeps that one.
     ///
     /// # Errors
     /// 400 for no rate or no such burst, 404 for no such port.

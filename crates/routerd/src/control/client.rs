@@ -1,4 +1,4 @@
-//! Speaks to a router's control processor, by its socket or by HTTP: one request, one answer.
+//! A client of a router's control processor, by its socket or by HTTP: one request, one answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Address {
         })
     }
 
-    /// Asks for a stream, and hands each piece of it to `take` until that returns false.
+    /// Requests a stream, and hands each piece of it to `take` until that returns false.
     ///
     /// # Errors
     /// When nothing listens there, the answer is no, or `take` fails.

@@ -1,16 +1,16 @@
 //! The command channel: it takes clients' commands to a running router, one change after the other.
 //!
-//! The command channel has what the forwarding thread does not: the configuration in force, by which the router
-//! can be made again, and the sections of filters and routes as they were written. A change is made in
-//! three steps under one lock: it is read and tried here, done between two turns of the forwarding
-//! thread, and entered in the configuration. What takes long (loading a table, filling a classifier) is
-//! done here, and only the finished thing is handed over.
+//! The command channel holds what the forwarding thread does not: the configuration in force, from
+//! which the router can be rebuilt, and the sections of filters and routes as they were written. A
+//! change is made in three steps under one lock: it is parsed and checked here, made between two turns
+//! of the forwarding thread, and entered in the configuration. Slow work (loading a table, filling a
+//! classifier) is done here, and only the result is handed over.
 //!
-//! # A flood of questions
+//! # A flood of requests
 //!
-//! Each question that only the forwarding thread can answer takes it from its packets for some
-//! microseconds. So there is a least time between two ([`BETWEEN_QUESTIONS`]), from any client: a flood
-//! of requests waits, and forwarding does not notice.
+//! Each request that only the forwarding thread can answer keeps it from its packets for some
+//! microseconds. So there is a minimum interval between two ([`BETWEEN_QUESTIONS`]), for all clients
+//! together: a flood of requests waits, and forwarding is not disturbed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ pub struct CommandChannel {
     pub(super) in_force: Mutex<InForce>,
     /// The stress test that was simulated last, and what came of it.
     pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
-    /// What the router says of itself.
+    /// The router's messages.
     pub messages: Messages,
     /// The connected client.
     pub crowds: Crowds,

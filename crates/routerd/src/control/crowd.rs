@@ -3,27 +3,28 @@
 //! # Why the owner is served
 //!
 //! Any host that can reach a TCP address can open connections to it, as many and as fast as it likes. The
-//! owner is one of them until the token has been read. So no connection waits outside for a place: it
-//! is always taken in, and where there is no room another goes.
+//! owner's connection looks like any other until the token has been read. So no connection waits outside
+//! for a place: it is always accepted, and where there is no room another is displaced.
 //!
 //! Connections that have proven nothing have places of their own, [`UNPROVEN_MAX`] in all and
-//! [`UNPROVEN_OF_ONE_MAX`] of one address (of IPv6, of one /64), so that strangers never have those of
-//! the owner's other connections. The one that goes is the oldest of the newcomer's address where that
-//! has all it may have, and otherwise the oldest of the address that has the most. A client that means it
-//! sends its header right after the handshake. [`super::serve`] takes in [`TAKEN_IN_AT_ONCE`] at most
-//! before it reads what has come, so that an owner whose header is there is among the proven after one
-//! such turn, in which even strangers at the same address could have displaced only [`TAKEN_IN_AT_ONCE`]
-//! of [`UNPROVEN_OF_ONE_MAX`], all of them older. Whatever they hold open, half-sent or silent, is
-//! older and goes first. Those that are not displaced end [`PROVEN_WITHIN`] after they came, and each
-//! refusal ends its connection, so that there is nothing behind it to be answered.
+//! [`UNPROVEN_OF_ONE_MAX`] of one address (of IPv6, of one /64), so that strangers never take those of
+//! the owner's other connections. The one displaced is the oldest of the newcomer's address where that
+//! address is at its limit, and otherwise the oldest of the address with the most connections. A genuine
+//! client sends its header right after the handshake. [`super::serve`] accepts [`TAKEN_IN_AT_ONCE`] at
+//! most before it reads what has arrived, so that an owner whose header is there is among the proven
+//! after one such turn. In that turn even strangers at the same address could have displaced only
+//! [`TAKEN_IN_AT_ONCE`] of [`UNPROVEN_OF_ONE_MAX`], all of them older. The connections that they hold
+//! open, half-sent or silent, are older and are displaced first. Those that are not displaced end
+//! [`PROVEN_WITHIN`] after they were accepted, and each refusal ends its connection, so that no further
+//! request follows on it.
 //!
-//! The proven have [`PROVEN_MAX`] places; of them the one goes that has not moved a byte for the longest:
-//! one that is idle between two requests, or whose peer takes nothing. One whose request is being answered
-//! is not idle, since it is we who let it wait, and keeps its place: were the oldest of those to go, each
-//! newcomer would take the place of the one that is answered next, and no request would be answered. Where
-//! all [`PROVEN_MAX`] are being answered a newcomer is asked to retry. Where there is no token any user
-//! of the machine counts as proven, and that is all that is promised there; the socket has a crowd, a
-//! thread and places of its own.
+//! The proven have [`PROVEN_MAX`] places; of them the one displaced is that which has not moved a byte
+//! for the longest: it is idle between two requests, or its peer reads nothing. A connection whose
+//! request is being answered is not idle, since the server lets it wait, and keeps its place: if the
+//! oldest of those were displaced, each newcomer would take the place of the one to be answered next, and
+//! no request would be answered. Where all [`PROVEN_MAX`] are being answered a newcomer must retry. Where
+//! there is no token any user of the machine counts as proven, and nothing more is promised there; the
+//! socket has a crowd, a thread and places of its own.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -120,18 +121,18 @@ struct Held {
 /// What a connection's parts share: its reader and writer, its answering thread, and its counter.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// One more than the place in [`Ended::ALL`]; 0 while it goes on.
+    /// One more than the place in [`Ended::ALL`]; 0 while it lasts.
     ended: AtomicU8,
     is_proven: AtomicBool,
     /// Whether a request is being answered.
     is_busy: AtomicBool,
     moved: AtomicU64,
-    /// Told when it is displaced.
+    /// Notified when it is displaced.
     pub displaced: Notify,
 }
 
 impl Life {
-    /// Says how the connection ends; the first word counts.
+    /// Records how the connection ends; the first call counts.
     pub fn end(&self, how: Ended) {
         let word = how as u8 + 1;
         let _ = self.ended.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
@@ -159,7 +160,7 @@ impl Life {
 pub struct Place {
     crowd: Arc<Crowd>,
     number: u64,
-    /// What its parts tell each other.
+    /// The state that its parts share.
     pub life: Arc<Life>,
 }
 

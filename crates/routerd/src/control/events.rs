@@ -1,4 +1,4 @@
-//! Streams that go on: backlogs and rates as they are broadcast, and the body that they come in.
+//! Continuous streams: backlogs and rates as they are broadcast, and the body that carries them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use super::answer::{Answer, Refused};
 use super::command_channel::CommandChannel;
 use super::fabric_view::hear;
 
-/// Streams that may go on at once.
+/// Streams that may be open at once.
 pub const STREAMS_MAX: usize = 8;
 /// The least time between two events: 20 a second.
 pub const BETWEEN_EVENTS: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ pub fn place(streams: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refused> 
     Arc::clone(streams).try_acquire_owned().map_err(full)
 }
 
-/// Backlogs and rates, an event for each broadcast that was not yet told of, at most 20 a second.
+/// Backlogs and rates, an event for each broadcast that was not sent yet, at most 20 a second.
 ///
 /// # Errors
 /// 503 when there are too many streams.

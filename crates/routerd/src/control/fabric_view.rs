@@ -1,9 +1,9 @@
 //! Distributed queueing seen from outside: rates recomputed from what the ports broadcast.
 //!
 //! The paper's visualiser captured the backlog broadcasts and computed the rates anew, as every port
-//! processor does for itself (section 3.6). So does this: the forwarding thread gives the announcements
-//! of its last broadcast away, and the equations are worked out here, on another thread's time. A test
-//! compares the rates with those in force.
+//! processor does for itself (section 3.6). This module does the same: the forwarding thread passes
+//! on the announcements of its last broadcast, and the equations are evaluated here, on another
+//! thread. A test compares the rates with those in force.
 
 use anyhow::{Result, anyhow};
 use nilometer_queue::broadcast::{Announcement, Board};
@@ -132,7 +132,7 @@ impl Heard {
         let told = |why| anyhow!("the broadcasts cannot be read: {why}");
         let mut board = Board::new(self.shape.ports()).map_err(told)?;
         let mut allocator = Allocator::new(self.shape, variant).map_err(told)?;
-        // Before the first broadcast nothing is said.
+        // Before the first broadcast there are no announcements.
         let said = |announced: &&Announcement| !announced.input_backlog_bytes.is_empty();
         for (port, announced) in self.announced.iter().filter(said).enumerate() {
             board.hear(port, announced).map_err(told)?;

@@ -69,10 +69,10 @@ impl CommandChannel {
         Ok(Made { id: number })
     }
 
-    /// Takes a filter out.
+    /// Removes a filter.
     ///
     /// # Errors
-    /// 404 where there is none of this number.
+    /// 404 where there is no filter of this number.
     pub fn remove_filter(&self, id: u32) -> Result<String, Refused> {
         let mut in_force = self.change();
         if !in_force.filters.contains_key(&id) {

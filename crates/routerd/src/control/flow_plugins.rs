@@ -1,4 +1,4 @@
-//! Plugins of reserved flows: what signalling and reservations name is fetched, made, and bound to the flow.
+//! Plugins of reserved flows: those named by signalling and reservations are fetched, made, and bound to the flow.
 //!
 //! ```text
 //!   forwarding thread ── order ──► flow-plugins ─┬─ unbind ────────────────────────┐
@@ -8,9 +8,9 @@
 //!            └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! The forwarding thread only gives orders ([`PluginOrders`]). A flow's plugins have instances of their own, called after
-//! the reservation, and an active filter behind those of the operator: what the operator denies or hands to plugins of
-//! his own stays so. Instances and filter are entered, recorded and shown like those of the API.
+//! The forwarding thread only gives orders ([`PluginOrders`]). A flow's plugins have instances of their own, named
+//! after the reservation, and an active filter behind the operator's: what the operator's filters deny or hand to
+//! other plugins stays so. Instances and filter are entered, recorded and shown like those of the API.
 
 use std::sync::Arc;
 use std::thread;
@@ -294,7 +294,7 @@ fn enter(
 /// Takes filter and instances of a flow out.
 fn take_out(driver: &mut Driver, id: ReservationId, bound: &Bound) -> Remains {
     driver.note_bound(id, Vec::new());
-    // (What cannot be recorded ends the recording, which says so.)
+    // (A failure to record ends the recording, which notes it.)
     let _ = take_filter_out(driver, bound.filter);
     bound.plugins.iter().filter_map(|name| take_plugin_out(driver, name).ok()).collect()
 }

@@ -1,16 +1,16 @@
-//! The host that a request by TCP names (RFC 9112, 3.2), held to what it may be.
+//! Checks the host that a request by TCP names (RFC 9112, 3.2).
 //!
 //! # DNS rebinding
 //!
 //! A web page in a browser on this machine can reach an address of loopback, and its origin keeps it from
 //! reading the answer only as long as the name it was loaded under belongs to another site: the page of
 //! `evil.example` has that name resolve to 127.0.0.1 a moment later, and is of one origin with the router.
-//! But the browser still writes the name into `Host`. So where no token tells the owner from a page, the
-//! host is to be an address of loopback or `localhost`, which no page of others is loaded under. That
-//! holds only as long as there is one host to look at and one way to read it: a second `Host` field, a
-//! target in absolute form that names another than the field, and what merely begins like an address are
-//! 400. The port is read and not compared, since a client that comes through a forwarded one (`ssh -L`) names
-//! that, and a page's name is refused at every port.
+//! But the browser still writes the name into `Host`. So where no token distinguishes the owner from a
+//! page, the host must be a loopback address or `localhost`, under which no other site's page is loaded.
+//! That holds only as long as there is one host to look at and one way to read it: a second `Host` field, a
+//! target in absolute form that names another than the field, and text that merely begins like an address get
+//! status 400. The port is parsed but not compared, since a client behind a forwarded port (`ssh -L`) names
+//! that one, and a page's name is refused at every port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

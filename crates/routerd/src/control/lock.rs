@@ -118,8 +118,8 @@ fn holder(about: &Metadata) -> Option<String> {
     })
 }
 
-/// The process of a line of `/proc/locks` (`1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF`), if it is
-/// about this inode and nobody waits there.
+/// The process of a line of `/proc/locks` (`1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF`), if it
+/// holds the lock of this inode; a waiter's line (`->`) does not count.
 fn lock_of(line: &str, inode: &str) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     let (kind, _, _) = (words.next()?, words.next()?, words.next()?);

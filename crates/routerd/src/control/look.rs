@@ -1,4 +1,4 @@
-//! Ports, queues, fabric and neighbours, to be looked at.
+//! Read access to ports, queues, fabric and neighbours.
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ impl CommandChannel {
     /// A port.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// When there is no port of this number.
     pub fn port(&self, number: usize) -> Result<PortView, Refused> {
         let counters = self.ask(move |driver| {
             let is_there = number < driver.router().ports().len();
@@ -159,7 +159,7 @@ fn addresses(plan: &PortPlan) -> Vec<String> {
 fn settings(config: &RouterConfig, number: usize, plan: &PortPlan) -> Option<serde_json::Value> {
     let section = &config.ports[number];
     let place = PortPlace { plan, number, rate: section.rate, config };
-    // What is in force could be told, or it would not be.
+    // The settings in force are valid, or the router would not have started.
     let queue = place.settings(section.queue.as_ref()).ok()?;
     let queue = Some(QueueSpec::in_force(&queue));
     serde_json::to_value(PortSection { queue, ..section.clone() }).ok()

@@ -1,8 +1,9 @@
-//! What a running router says of itself: messages with a level, to stderr or a file, the latest kept.
+//! Messages of a running router, with a level, to stderr or a file, the latest kept.
 //!
-//! A thread that reports something hands it over and goes on: the thread that forwards never waits for a
-//! terminal or a disk. A thread of its own writes, from a bounded queue; what finds no room there is
-//! counted, and so is what the disk refuses. The latest [`KEPT`] messages stay readable in any case.
+//! A thread that reports something hands it over and continues: the forwarding thread never waits
+//! for a terminal or a disk. A separate thread writes, from a bounded queue; messages that find no
+//! room there are counted, and so are those that the disk refuses. The latest [`KEPT`] messages stay
+//! readable in any case.
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;

@@ -1,9 +1,9 @@
 //! The counters as Prometheus reads them: its text format, version 0.0.4.
 //!
-//! The counters are kept where packets pass, and a metrics library would want to keep them again; what
-//! is left of one is this page of text, so it is written here. Series are bounded: ports, sources of routes
-//! and reasons by their number, queues and filters by `QUEUES_TOLD` a port and `FILTERS_TOLD`; no prefix has
-//! one.
+//! The counters are kept where packets pass, and a metrics library would keep them a second time; all
+//! that remains of one is this page of text, so it is written here. Series are bounded: ports, sources
+//! of routes and reasons by their number, queues and filters by `QUEUES_TOLD` a port and
+//! `FILTERS_TOLD`; no prefix has one.
 
 use std::fmt::{Display, Write};
 
@@ -55,7 +55,7 @@ impl Page {
         lines.into_iter().for_each(|(labels, value)| self.line(name, &labels, value));
     }
 
-    /// The same of a value that goes up and down.
+    /// Writes a gauge: a value that goes up and down.
     fn gauge<'a, const N: usize>(
         &mut self,
         name: &str,
@@ -218,7 +218,7 @@ fn by_family<V>([v4, v6]: [V; 2]) -> [([(&'static str, &'static str); 1], V); 2]
     [([("family", "ipv4")], v4), ([("family", "ipv6")], v6)]
 }
 
-/// What became of the updates that sources told.
+/// What became of the updates from sources.
 fn changes(page: &mut Page, status: &RibStatus) {
     let both = [&status.routes_v4, &status.routes_v6];
     let updates = by_family(both).into_iter().flat_map(|([family], it)| {

@@ -5,10 +5,10 @@
 //!                                    [`serve`]             [`endpoints`]  [`command_channel`]
 //! ```
 //!
-//! A thread of its own serves each door, at a lower priority than the one that forwards. What they may
-//! cost has bounds, each a constant where it is kept: connections at a door and how long they may prove
-//! or take nothing, bytes of a request, time for it, requests a second, questions to the forwarding thread
-//! a second.
+//! A thread of its own serves each door, at a lower priority than the one that forwards. Their cost is
+//! bounded, each bound a constant where it is enforced: connections at a door and how long they may
+//! stay unproven or read nothing, bytes of a request, time for it, requests a second, requests to the
+//! forwarding thread a second.
 
 pub mod answer;
 mod change;
@@ -61,8 +61,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the doors that `config` asks for, in the namespace of the calling thread: none where it
-    /// asks for none.
+    /// Opens the doors that `config` describes, if any, in the namespace of the calling thread.
     ///
     /// # Errors
     /// When an address is open to others and there is no token, a socket is another's, or a door
@@ -98,8 +97,8 @@ impl Control {
     }
 }
 
-/// Puts the socket of a router called `name` in its usual place where the file does not say, whether or
-/// not it listens by TCP as well; what stood in the way, if it cannot be.
+/// Puts the socket of a router called `name` in its usual place if the file does not name one, whether
+/// or not it listens by TCP as well. Returns the obstacle if that is impossible.
 pub fn with_usual_socket(config: &mut RouterConfig, name: &str) -> Option<String> {
     let control = &mut config.control;
     if control.socket.is_some() {

@@ -1,4 +1,4 @@
-//! Routes, looked up, entered and withdrawn while packets pass: all that the command channel wants of them.
+//! Routes, looked up, entered and withdrawn while packets pass: the command channel's part in routing.
 
 use std::net::IpAddr;
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ use crate::config::{RouteSection, RouterConfig};
 use crate::rib_thread::{self, Listing, RibThread, Selection};
 use crate::routes::{by_hand, check_link_local, entered, read_prefix};
 
-/// Routes of a list for one request, where it does not say, and at most.
+/// Routes in the list for one request, by default and at most.
 const LISTED: usize = 1_000;
 const LISTED_MAX: usize = 10_000;
 /// Ways of a list's routes for one request, or those of one route.
@@ -29,11 +29,11 @@ const REST_FOR_WORK: u32 = 4;
 const ENTERED_MAX: usize = 10_000;
 
 impl CommandChannel {
-    /// What was told about a prefix, or about the longest one that contains an address; a list of
-    /// routes that packets go by; where nothing is asked for, what was entered by hand.
+    /// The routes to a prefix, or to the longest one that contains an address; a list of the routes in
+    /// use; where nothing is requested, the routes entered by hand.
     ///
     /// # Errors
-    /// 400 for what is neither prefix nor address nor a list that can be, 404 where there is no route.
+    /// 400 for what is neither a prefix nor an address nor a valid list, 404 where there is no route.
     pub fn routes(&self, asked: &RoutesAsked) -> Result<RoutesView, Refused> {
         let selection = selection(asked)?;
         let rib = self.routes.rib_thread();
@@ -99,10 +99,10 @@ impl CommandChannel {
         self.routes.rib_thread().counts().into_iter().map(view).collect()
     }
 
-    /// Enters a route by hand, in place of one that was entered to the same prefix.
+    /// Enters a static route, in place of one that was entered to the same prefix.
     ///
     /// # Errors
-    /// 400 for a route that cannot be, 409 where there is no room.
+    /// 400 for an invalid route, 409 where there is no room.
     pub fn add_route(&self, mut route: RouteSection) -> Result<String, Refused> {
         if let Some(asked) = route.interface.take() {
             route.interface = Some(self.interface(&asked)?);

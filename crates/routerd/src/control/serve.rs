@@ -1,13 +1,14 @@
 //! The doors of the control processor: connections accepted, timed, and authenticated.
 //!
-//! A door is a Unix socket, open to its owner alone, or a TCP address. TCP on loopback is open to every
-//! user of the machine; every other address needs a token, and where there is a token every request by
-//! TCP must carry it. What host a request by TCP may name is `host`'s; what changes something
-//! must be sent as JSON, which no web page may do to another's host unasked.
+//! A door is a Unix socket, open to its owner alone, or a TCP address. TCP on loopback is open to
+//! every user of the machine; every other address needs a token, and where there is a token every
+//! request by TCP must carry it. The host that a request by TCP may name is checked in `host`; a
+//! request that changes something must be sent as JSON, which no web page may send to another host
+//! without its consent.
 //!
-//! Each door has a thread, a crowd of connections ([`super::crowd`]) and a turn of its own, so that what
-//! comes by TCP is not noticed at the socket. A request waits for its turn after it was admitted: those
-//! that are refused are answered at once and their connections closed.
+//! Each door has a thread, a crowd of connections ([`super::crowd`]) and a turn of its own, so that
+//! load by TCP does not affect the socket. A request waits for its turn after it was admitted: refused
+//! requests are answered at once and their connections closed.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -370,7 +371,7 @@ fn has_token(headers: &HeaderMap, token: Option<&str>) -> Result<(), Refused> {
     }
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in a time that does not reveal where they differ.
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

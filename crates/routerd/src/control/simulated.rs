@@ -1,4 +1,5 @@
-//! The stress test of distributed queueing in virtual time, which the router's own is held against.
+//! The stress test of distributed queueing in virtual time, with which the router's own is
+//! compared.
 
 use nilometer_queue::distributed::Variant;
 use nilometer_sim::stress::{StressPlan, run};

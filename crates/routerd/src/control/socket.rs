@@ -1,10 +1,10 @@
-//! The Unix socket that a router is spoken to by: claimed, and given back.
+//! The Unix socket of a router's control processor: claimed, and given back.
 //!
-//! A socket file stays behind when its process is killed, and it looks like that of a live one. So the
-//! place is taken under a lock beside it (`lock`): what answers is alive and is left alone, what
-//! does not and is a socket of ours is replaced, and anything else is another program's file. The socket is made
-//! in a directory that only its owner can enter and moved when its mode is 0600, so that there is no
-//! moment at which another could connect.
+//! A socket file stays behind when its process is killed, and it looks like that of a live one. So
+//! the path is taken under a lock beside it (`lock`): a socket that answers is alive and left alone,
+//! one of ours that does not is replaced, and anything else is another program's file. The socket is
+//! made in a directory that only its owner can enter and moved when its mode is 0600, so that there
+//! is no moment at which another could connect.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;

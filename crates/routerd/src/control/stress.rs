@@ -1,4 +1,5 @@
-//! The stress test of distributed queueing, started from outside, and the simulator's figures beside.
+//! The stress test of distributed queueing, started by a request, and the simulator's figures for
+//! comparison.
 
 use std::net::IpAddr;
 use std::sync::PoisonError;
@@ -82,7 +83,7 @@ impl CommandChannel {
         Ok("no stress test is played".to_owned())
     }
 
-    /// The stress test that was begun last.
+    /// The stress test that was started last.
     ///
     /// # Errors
     /// 404 when there was none.

@@ -1,9 +1,10 @@
-//! A connection whose peer has to take what is written to it.
+//! A connection whose peer must read what is written to it.
 //!
 //! Bytes that a peer does not read wait in the kernel, as many as the socket's buffer holds
-//! ([`SOCKET_BYTES`] by TCP), and then here. A peer that takes none of them for [`TAKEN_WITHIN`] is given
-//! up. The kernel tells of room only when a third of its buffer is free, so that a peer that reads one byte
-//! now and then is no better off. What is given up is reset, so that the kernel keeps nothing for it.
+//! ([`SOCKET_BYTES`] by TCP), and then here. A peer that reads none of them for [`TAKEN_WITHIN`] is given
+//! up. The kernel reports room only when a third of its buffer is free, so that a peer that reads one
+//! byte now and then gains nothing. An abandoned connection is reset, so that the kernel keeps nothing
+//! for it.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::AsFd;

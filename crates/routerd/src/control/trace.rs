@@ -1,9 +1,9 @@
-//! Packets of chosen flows, as a capture that is written while it is read.
+//! Packets of chosen flows, as a capture that is streamed while it is written.
 //!
 //! A filter with `copy = true` has copies of its packets made. Where a client listens, the forwarding
-//! thread hands each on and never waits: what finds no room is counted and gone. One listener at a time
-//! has them; without one they go back to the memory at once. A stamp is the moment of the turn at which
-//! the copy was handed over, so packets of one turn may have the same.
+//! thread passes each on and never waits: copies that find no room are counted and dropped. There is
+//! one listener at a time; without one they go back to the memory at once. A stamp is the moment of the
+//! turn at which the copy was handed over, so packets of one turn may have the same.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

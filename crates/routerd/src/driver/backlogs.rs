@@ -1,12 +1,12 @@
-//! What waits at ports over time: averages by time and peaks, in steps of a course that stays short.
+//! Backlogs of ports over time: time averages and peaks, in steps of a course of bounded length.
 //!
 //! The driver looks at its queues twice in each turn: when all arrivals are in, where a queue is as long as
 //! it gets in this turn, and when all that may leave has left, which is how it stays until the next turn.
-//! The second weighed by its time gives the average, the larger of both the peak. What comes and goes
-//! within one turn without waiting for the link is in the peak alone.
+//! The second, weighted by time, gives the average, the larger of both the peak. Packets that come and
+//! go within one turn without waiting for the link count in the peak alone.
 //!
 //! A course begins with steps of [`STEP_NS`]. When there are [`STEPS_MAX`], each two become one, so that
-//! runs of any length have their course in the same room.
+//! the course of a run of any length takes the same memory.
 
 use std::time::Instant;
 
@@ -81,7 +81,7 @@ impl Sum {
 pub struct Course {
     sums: Vec<Sum>,
     step_ns: u64,
-    /// Up to when it is told, nanoseconds after the watch began.
+    /// Until when the course is known, nanoseconds after the watch began.
     told_ns: u64,
     level: Backlog,
 }
@@ -163,7 +163,7 @@ pub struct Backlogs {
 }
 
 impl Backlogs {
-    /// Of so many ports, from `zero` on.
+    /// The backlogs of `ports` ports, from `zero` on.
     pub fn new(zero: Time, ports: usize) -> Backlogs {
         Backlogs { zero, ports: vec![PortCourses::default(); ports] }
     }

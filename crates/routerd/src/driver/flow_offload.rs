@@ -1,8 +1,8 @@
 //! Flow offload: which flows the kernel forwards by a shortcut, and for how long.
 //!
-//! A flow whose packets come by the ring again and again is a *candidate*: the pipeline is asked, and if it
-//! says where the flow goes, that is entered in the table of shortcuts ([`nilometer_linux::flow_offload`]). From
-//! then on this thread sees nothing of the flow. So it looks after what it has granted:
+//! A flow whose packets come by the ring again and again is a *candidate*: the pipeline is queried, and if
+//! it gives a shortcut, that is entered in the table of shortcuts ([`nilometer_linux::flow_offload`]). From
+//! then on this thread sees nothing of the flow. So it checks the shortcuts that it has granted:
 //!
 //! ```text
 //!   every 10 ms    a tenth of the flows: credit what they have forwarded; has the neighbour moved, or
@@ -12,14 +12,14 @@
 //!                  fabric, disciplines, rates): ask the pipeline again about all of them
 //! ```
 //!
-//! The pipeline decides which flows may have one ([`nilometer_router::pipeline::shortcut`]); where the
-//! fabric allows none, frames are not even looked at for candidates.
+//! The pipeline decides which flows may have a shortcut ([`nilometer_router::pipeline::shortcut`]); where
+//! the fabric allows none, frames are not even looked at for candidates.
 //!
-//! A command holds for shortcuts before it is answered; routes, which another thread writes, and
-//! neighbours within 100 ms. A request for counters gets those of this moment.
+//! A command takes effect on shortcuts before it is answered; changes of routes, which another thread
+//! writes, and of neighbours within 100 ms. A request for counters gets the current ones.
 //!
-//! Where the routing table is never still, all would be asked about all the time. That is done every
-//! [`EVERY`] at most.
+//! Where the routing table changes all the time, all flows would be checked all the time. So that is done
+//! at most every [`EVERY`].
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ use nilometer_linux::memory::PacketMemory as Memory;
 
 /// Between two looks at the table.
 pub(super) const EVERY: Duration = Duration::from_millis(10);
-/// In so many looks each flow is looked at once.
+/// Each flow is checked once in this many rounds.
 const PARTS: usize = 10;
 /// Looks at a flow that has forwarded nothing since, until it is taken back.
 const IDLE_MAX: u8 = 100;

@@ -4,12 +4,13 @@
 //! frames come fast enough for several of them to gather in [`REST_MAX`], the driver rests after a turn
 //! that took some, as a card moderates its interrupts, until about [`ENOUGH`] have come.
 //!
-//! No frame is held up where it would not pay:
+//! No frame is delayed where it would not pay:
 //!
-//! * where frames are few, each finds the driver asleep and wakes it. What decides is the pace of the
-//!   frames that came since the turn before, so a lone packet after silence, or a question and its
-//!   answer, never wait;
-//! * a turn that took [`ENOUGH`] is followed by the next at once: frames come as fast as they go;
+//! * where frames are few, each finds the driver asleep and wakes it. The pace of the frames since
+//!   the previous turn decides, so a lone packet after silence, or a request and its response, never
+//!   wait;
+//! * a turn that took [`ENOUGH`] is followed by the next at once: frames arrive as fast as they are
+//!   served;
 //! * a timer of the pipeline is met as exactly as without a rest;
 //! * where a link is held to a rate or has a length, frames are timestamped when they are taken in,
 //!   and a link that stands idle loses what it could have sent. So there is no rest while any port is
@@ -37,7 +38,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// For so many ports, none of them paced.
+    /// For `ports` ports, none of them paced.
     pub(super) fn new(ports: usize) -> Gathering {
         Gathering { paced: vec![false; ports], taken_at: Time::ZERO }
     }

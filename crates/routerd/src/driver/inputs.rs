@@ -22,11 +22,11 @@ impl Driver {
         self.recorder.is_some()
     }
 
-    /// Makes a change of settings that the data plane follows, at the moment that `act` gets; `command` says which, for
-    /// a recording.
+    /// Makes a change of settings that affects the data plane, at the time passed to `act`;
+    /// `command` describes it for a recording.
     ///
     /// # Errors
-    /// When it cannot be recorded.
+    /// When the change cannot be recorded.
     pub fn change(
         &mut self,
         command: impl FnOnce() -> Command,
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// A port may transmit so many frames, which join those that leave by it.
+    /// Transmits at most `most` frames by a port; they join those that are leaving by it.
     pub(super) fn transmit_from_pipeline(&mut self, now: Time, number: usize, most: usize) {
         let (router, memory) = (&mut self.router, &mut self.memory);
         let leaving = &mut self.slots[number].leaving;

@@ -1,8 +1,8 @@
 //! How late timers of the pipeline fire, for measurements through a router.
 //!
 //! A packet that waits for its link's rate is a timer, as is whatever else the pipeline does at a moment. A thread that
-//! the kernel keeps waiting meets its timers late. A link makes up for that by its burst size and no further, so what a
-//! router does to packets is only what its file says while its timers are met within that time.
+//! the kernel keeps waiting serves its timers late. A link makes up for that by its burst size and no more, so a router
+//! only treats packets as its file says while its timers fire within that time.
 
 use nilometer_wire::{Span, Time};
 

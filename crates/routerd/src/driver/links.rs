@@ -6,7 +6,7 @@ use crate::recording::Command;
 use nilometer_linux::port::{PortError, PortIo};
 
 impl Driver {
-    /// A device says that it cannot.
+    /// A device has failed.
     pub(super) fn device_failed(&mut self, number: usize, failure: &PortError) {
         match failure {
             PortError::Gone { .. } => self.detach(number),
@@ -19,7 +19,7 @@ impl Driver {
         }
     }
 
-    /// Tells the router of a change.
+    /// Informs the router of a change.
     pub(super) fn set_presence(&mut self, number: usize, presence: Presence) {
         let before = std::mem::replace(&mut self.slots[number].presence, presence);
         if before != presence {

@@ -7,22 +7,23 @@
 //!                     few frames, and more to come?  rest until some have gathered
 //! ```
 //!
-//! Everything that forwards belongs to this thread, so there is not a lock on a packet's way. A caller
-//! that wants to look or to change something passes a function, which runs between two turns and
-//! sees a router at rest ([`Remote::call`]); that is what "changed live, without loss" rests on.
-//! Routes are the exception: their tables are written by another thread while this one reads.
+//! Everything that forwards belongs to this thread, so there is no lock on a packet's path. A caller
+//! that wants to look or to change something passes a function, which runs between two turns and sees a
+//! router at rest ([`Remote::call`]); "changed live, without loss" depends on that. Routes are the
+//! exception: their tables are written by another thread while this one reads.
 //!
 //! # Overload
 //!
 //! A turn takes at most [`TAKEN_AT_ONCE`] frames from a port before the outputs are served, and the
 //! slow path is bounded by the pipeline. So work per turn is bounded, every port is served in every
-//! turn, and what is too much is dropped by the device's own ring before we have touched it, so that the
-//! paper's receiver livelock cannot begin in this thread. What the kernel spends before that is not ours.
+//! turn, and excess frames are dropped by the device's own ring before this thread has touched them, so
+//! that the paper's receiver livelock cannot begin here. The kernel's cost before that is outside our
+//! control.
 //!
-//! # Devices that go
+//! # Devices that disappear
 //!
 //! A link that goes down or an interface that is removed is a state of its port ([`Presence`]), and the
-//! router is told; the others go on. A port that is gone can be given another device.
+//! router is informed; the other ports continue. A port whose device is gone can be given another one.
 
 mod backlogs;
 mod flow_offload;
@@ -123,7 +124,7 @@ pub struct Driver {
 
 impl Driver {
     /// A driver for `router`, whose next hops are those of a RIB thread and whose ports have no devices
-    /// yet, and a way to speak to it. Where there is a `recorder` it has been told the beginning.
+    /// yet, and a handle to call it by. If there is a `recorder`, it has recorded the beginning.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -249,8 +250,9 @@ impl Driver {
         self.slots[number].lost
     }
 
-    /// Tells `watcher` from now on which ports come and go, and at once how they are. It is told by
-    /// messages, because who fails next hops may wait for this thread to take them.
+    /// Reports to `watcher` the current state of all ports, and from now on which ports come and go. It
+    /// gets messages rather than calls, because the thread that fails next hops may wait for this
+    /// thread to take them.
     pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
         for (number, slot) in self.slots.iter().enumerate() {
             // A watcher that has stopped needs no message.
@@ -397,7 +399,8 @@ impl Driver {
         let slot = &mut self.slots[number];
         if let Some(beside) = &mut slot.beside {
             self.taken.clear();
-            // What fails here is the kernel's side alone; the device says so for both when it goes.
+            // A failure here concerns the kernel's side alone; if the device disappears, its own side
+            // reports it.
             count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
             let now = self.now();
             for at in 0..self.taken.len() {

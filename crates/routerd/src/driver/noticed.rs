@@ -1,7 +1,7 @@
-//! Which flows come by the ring again and again.
+//! Which flows come by the ring repeatedly.
 //!
-//! Of each bucket of the table of shortcuts the last few flows are remembered, the latest first, with how
-//! many packets of each have come since it was last forgotten. So flows that share a bucket and take
+//! The last few flows of each bucket of the table of shortcuts are remembered, the latest first, with
+//! the number of packets of each since it was last forgotten. So flows that share a bucket and take
 //! turns are all noticed, and a sender that changes its address with every packet never is: each flow is
 //! forgotten before it comes again.
 
@@ -10,7 +10,7 @@ use nilometer_linux::flow_offload::Mark;
 /// Flows of a bucket that are remembered, a line of the cache: twice as many as have room in the table, so
 /// that some are found where not all can be.
 const REMEMBERED: usize = 8;
-/// A flow's second packet is worth a question, and every so many behind it.
+/// The pipeline is queried for a flow at its second packet, and at every 64th after it.
 const ASK_EVERY: u8 = 64;
 
 /// A flow, by a word of little, and its packets since it was last forgotten, modulo 256; none yet where
@@ -23,7 +23,7 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// Nothing has come yet in so many buckets.
+    /// `buckets` buckets without flows.
     pub(super) fn new(buckets: usize) -> Noticed {
         Noticed { buckets: vec![[(0, 0); REMEMBERED]; buckets] }
     }
@@ -39,13 +39,14 @@ impl Noticed {
         let packets = before.map_or(0, |place| seen[place].1);
         // The first of the others make room, up to where it was; or the last is forgotten.
         seen[..=before.unwrap_or(REMEMBERED - 1)].rotate_right(1);
-        // (After 255 it goes on with 64, which is to this question what 256 would be.)
+        // (After 255 the count continues with 64, which equals 256 for the test below.)
         seen[0] = (flow, packets.checked_add(1).unwrap_or(ASK_EVERY));
         seen[0].1 % ASK_EVERY == 2
     }
 }
 
-/// What tells flows of a bucket apart, mostly: addresses and ports of a packet of IPv4 without options.
+/// A word that mostly distinguishes the flows of a bucket: addresses and ports of a packet of IPv4
+/// without options.
 fn word(frame: &[u8]) -> u32 {
     let four = |at: usize| {
         frame
@@ -65,7 +66,7 @@ mod tests {
         frame
     }
 
-    /// Which of these packets, by their flows, are asked about.
+    /// The places of the packets at which the pipeline would be queried, given each packet's flow.
     fn asked(flows: impl Iterator<Item = u8>) -> Vec<usize> {
         let mut noticed = Noticed::new(8);
         flows
@@ -97,7 +98,7 @@ mod tests {
         let mixed =
             (0..1_000u32).map(|number| if number % 3 == 0 { 255 } else { (number % 200) as u8 });
         assert_eq!(asked(mixed.take(9)), [3]);
-        // Nor one that comes every seventh time, of which there are eight at most in between.
+        // Nor one that comes every seventh time, with six others in between.
         let mixed =
             (0..1_000u32).map(|number| if number % 7 == 0 { 255 } else { (number % 200) as u8 });
         assert_eq!(asked(mixed.take(14)), [7]);

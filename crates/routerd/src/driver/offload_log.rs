@@ -1,5 +1,5 @@
-//! A log of flow offload: which flows were offloaded, and from when to when. A meter tells by it which way each packet
-//! took, as nothing in the packet does.
+//! A log of flow offload: which flows were offloaded, and from when to when. A meter learns from it
+//! which path each packet took, which the packet itself does not show.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub struct OffloadEvent {
     pub is_installed: bool,
 }
 
-/// The entries of a router that runs, in their order; clones are of the same log.
+/// The entries of a running router, in their order; clones share the log.
 #[derive(Clone, Debug, Default)]
 pub struct OffloadLog(Arc<Mutex<Entries>>);
 

@@ -1,8 +1,8 @@
 //! Orders to bind plugins to reserved flows: given by the forwarding thread, carried out by others that may wait.
 //!
-//! Of each reservation the latest order counts, so there are never more than there are reservations. Orders to unbind
-//! go first and do not wait; as many flows are bound at once as [`BOUND_AT_ONCE`] says, since a class may have to be
-//! fetched, and one reservation is in the hands of one thread at a time.
+//! Only the latest order of each reservation counts, so there are never more orders than reservations. Orders to
+//! unbind go first and do not wait. Up to [`BOUND_AT_ONCE`] flows are bound at once, since a class may have to be
+//! fetched, and only one thread handles a reservation at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

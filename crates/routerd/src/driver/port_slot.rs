@@ -1,4 +1,4 @@
-//! A port of the router and the device that stands behind it.
+//! A port of the router and the device behind it.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub(super) struct PortSlot {
 pub struct Lost {
     /// The device went before it took them.
     pub unsent: u64,
-    /// The kernel's side of the port had no room for them, or there is none.
+    /// Packets for which the kernel's side of the port had no room or did not exist.
     pub unpunted: u64,
 }
 

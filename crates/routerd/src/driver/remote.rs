@@ -1,4 +1,4 @@
-//! How other threads speak to the one that drives.
+//! Calls from other threads to the driver.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,9 +10,9 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Driver;
 
-/// What may be said to the driver; the result is returned to the caller.
+/// A call to the driver; the result is returned to the caller.
 pub(super) type Word = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
-/// Answers, when what was said is in force.
+/// Answers once the call has taken effect.
 pub(super) type Answer = Box<dyn FnOnce()>;
 
 /// Speaks to a driver from other threads.
@@ -22,7 +22,7 @@ pub struct Remote {
     bell: Arc<UnixStream>,
 }
 
-/// The driver's end: what was said, and a bell that wakes it from its sleep.
+/// The driver's end: the calls, and a bell that wakes it from its sleep.
 pub(super) struct Ear {
     words: Receiver<Word>,
     bell: UnixStream,
@@ -69,7 +69,7 @@ impl Remote {
 }
 
 impl Ear {
-    /// What was said next.
+    /// The next call.
     pub(super) fn next_word(&self) -> Option<Word> {
         self.words.try_recv().ok()
     }

@@ -6,7 +6,7 @@ use super::super::control::messages::{Level, Messages};
 use super::Driver;
 
 impl Driver {
-    /// Tells `messages` from now on what happens to ports.
+    /// Reports what happens to ports to `messages` from now on.
     pub fn set_messages(&mut self, messages: Messages) {
         self.messages = Some(messages);
     }

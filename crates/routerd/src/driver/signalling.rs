@@ -1,8 +1,9 @@
-//! Reservations of a running router: its RSVP process, fed with packets and time, and what it orders carried out.
+//! Reservations of a running router: its RSVP process is fed with packets and time, and its orders are carried
+//! out.
 //!
-//! The process runs on the forwarding thread, between two turns: its messages are few, and what it orders must be done
-//! between two packets anyway. What it changes of the pipeline is a [`Command`], so that a recording repeats it
-//! without the process.
+//! The process runs on the forwarding thread, between two turns: its messages are few, and its orders must be
+//! carried out between two packets anyway. Each of its changes to the pipeline is a [`Command`], so that a
+//! recording repeats it without the process.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +99,7 @@ impl Driver {
         }
     }
 
-    /// Speaks to the RSVP process and carries out what it orders; nothing where there is none.
+    /// Calls `act` on the RSVP process and carries out its orders; nothing where there is no process.
     pub fn with_reservations<T>(
         &mut self,
         act: impl FnOnce(&mut RsvpProcess, Time, &dyn Fn(IpAddr, &mut Vec<NextHop>)) -> T,
@@ -214,7 +215,7 @@ impl Driver {
         while let Some(sent) = signalling.process.poll_transmit() {
             let (port, next_hop, packet) = (sent.port as usize, sent.next_hop, sent.packet());
             let command = || Command::Signal { port, next_hop, packet: packet.clone() };
-            // What cannot be recorded ends the recording, which says so.
+            // A failure to record ends the recording, which notes it.
             let _ = self.change(command, |now, router, mut memory| {
                 router.send_signalling(now, port, next_hop, &packet, &mut memory);
             });

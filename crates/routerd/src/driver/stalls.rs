@@ -1,12 +1,12 @@
-//! Stretches in which the driver was not let run though frames waited for it.
+//! Periods in which the driver was not scheduled though frames waited for it.
 //!
-//! A machine with few processors, or one that shares them, takes a thread off for milliseconds. What
-//! comes meanwhile fills the device's ring and then is lost, and whoever asks how a router loses packets
-//! wants to know which of them were lost like this. A turn says so itself, when three things meet: the
-//! turn before was long ago, little of that time was spent computing, and there were more frames than
-//! one turn takes. A thread that slept because nothing came finds fewer.
+//! A machine with few processors, or one that shares them, takes a thread off for milliseconds. Frames
+//! that arrive meanwhile fill the device's ring and are then lost, and a measurement of loss must know
+//! which of them were lost like this. A turn detects a stall by three signs: the previous turn was
+//! long ago, little of that time was spent computing, and there were more frames than one turn takes.
+//! A thread that slept because nothing arrived finds fewer.
 //!
-//! The question costs a system call for each turn, so it is asked only where stalls are recorded.
+//! The check costs a system call for each turn, so it is made only where stalls are recorded.
 
 use std::time::{Duration, Instant};
 

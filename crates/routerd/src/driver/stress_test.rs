@@ -1,4 +1,4 @@
-//! The stress test that a driver plays beside its ports: begun, looked at, ended.
+//! The stress test that a driver runs beside its ports: started, inspected, ended.
 
 use super::Driver;
 use crate::stress::Stress;

@@ -1,9 +1,9 @@
 //! The file format of recordings: the inputs of a router's pipeline, and its responses.
 //!
 //! A recording begins with eight bytes, `NILREC` and the version as two digits. Everything after that is numbers
-//! (LEB128: seven bits a byte, the low ones first) and strings of bytes behind their length. First comes a table
-//! in TOML, the [`Beginning`]; then events, each a number that says which, and its fields in the order of their declaration here. Every
-//! [`Input`] that has a response is followed by it.
+//! (LEB128: seven bits a byte, the low ones first) and strings of bytes behind their length. First
+//! comes a table in TOML, the [`Beginning`]; then events, each a number for its kind, and its
+//! fields in the order of their declaration here. Every [`Input`] that has a response is followed by it.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -67,7 +67,7 @@ pub enum Input {
         /// Frames that its device has room for.
         room: u64,
     },
-    /// A device has so many frames that it has not sent yet.
+    /// The number of frames that a device has not sent yet.
     Sending {
         /// The port.
         port: u64,
@@ -109,7 +109,7 @@ pub enum Input {
         /// The command.
         toml: Vec<u8>,
     },
-    /// The recording ended as it should, after so many events.
+    /// The recording ended properly, after this many events.
     End {
         /// Events before this one.
         events: u64,

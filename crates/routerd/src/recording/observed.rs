@@ -1,4 +1,4 @@
-//! What a router does in one call, observed from outside: by its memory and its counters.
+//! The effects of one call on a router, observed from outside: by its memory and its counters.
 
 use nilometer_queue::Reason;
 use nilometer_router::discard::Discard;

@@ -1,8 +1,8 @@
 //! Records a router while it runs: the inputs of its pipeline, and the changes of its tables.
 //!
-//! Two threads have inputs: the driver, and the one that keeps the routes. The driver holds the order for a whole turn
-//! ([`Recorder::turn`]), so that a table changes between two turns and not within one. The file is written by the
-//! thread that has the input; where the disk is slow the router is, which the recorded times show.
+//! Two threads have inputs: the driver, and the RIB thread. The driver holds the order for a whole turn
+//! ([`Recorder::turn`]), so that a table changes between two turns and not within one. The thread that
+//! has the input writes the file; a slow disk slows the router, which the recorded times show.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};

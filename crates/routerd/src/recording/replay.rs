@@ -1,7 +1,8 @@
-//! Gives the inputs of a recording to a router in virtual time, and compares its responses.
+//! Replays the inputs of a recording to a router in virtual time, and compares its responses.
 //!
-//! The router is made of the recording's description, and nothing else: the same pipeline, tables, filters, queues,
-//! distributed queueing and disciplines. Its time is that of the recording. Buffers are refused where they were.
+//! The router is made from the recording's description, and nothing else: the same pipeline,
+//! tables, filters, queues, distributed queueing and disciplines. Its time is that of the
+//! recording. Buffers are refused where they were.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -387,7 +388,7 @@ mod tests {
         assert!(why.to_string().contains("too many"), "{why:#}");
     }
 
-    /// What the recorded router refused, the replayed one refuses, and goes on.
+    /// The replayed router refuses what the recorded one refused, and continues.
     #[test]
     fn a_refused_filter_is_refused_again() {
         let mut replay = Replay::new(&beginning()).expect("a router");

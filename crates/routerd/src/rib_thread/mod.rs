@@ -1,17 +1,17 @@
-//! The RIB thread: it owns what sources of routes tell, and serves what packets are forwarded by.
+//! The RIB thread: it owns the routes of all sources, and serves the forwarding tables.
 //!
-//! Sources of routes (zebra by the forwarding plane manager's protocol, the kernel by netlink) tell their
-//! news into one bounded channel; the RIB thread applies them. What the operator says (static
-//! routes, addresses of ports) it applies in the caller's thread, and it is done when the call returns.
-//! Forwarding threads hold readers of the forwarding tables, which see each change at once and never
-//! wait, and a [`HopsReader`], which they ask between batches.
+//! Sources of routes (zebra by the forwarding plane manager's protocol, the kernel by netlink) send
+//! their updates into one bounded channel; the RIB thread applies them. The operator's changes (static
+//! routes, addresses of ports) are applied in the caller's thread and are complete when the call
+//! returns. Forwarding threads hold readers of the forwarding tables, which see each change at once and
+//! never wait, and a [`HopsReader`], which they check between batches.
 //!
-//! Each piece of news is done in three steps, so that no packet meets a route whose next hop it does not
-//! know: new next hops are numbered, the snapshot that knows them is published and taken by every
-//! reader, and only then the routes lead there; what no route leads to any more is let go last. The
-//! tables are locked for a piece of [`PIECE`] updates at most, and callers come before news: a
-//! failed port is out of all groups as soon as the piece that is being done is done. Only the sweep after
-//! a replay goes over the whole table at once.
+//! Each batch of updates is applied in three steps, so that no packet meets a route whose next hop is
+//! unknown: new next hops are numbered, the snapshot with them is published and taken by every reader,
+//! and only then do routes lead to them; next hops that no route uses any more are released last. The
+//! tables are locked for at most [`PIECE`] updates, and callers come before the channel: a failed port
+//! is out of all groups as soon as the current piece is done. Only the sweep after a replay goes over
+//! the whole table at once.
 
 mod serving;
 mod status;
@@ -66,7 +66,7 @@ pub struct Engines {
 }
 
 impl Default for Engines {
-    /// Tree Bitmaps, of which updates are cheap.
+    /// Tree Bitmaps, whose updates are cheap.
     fn default() -> Engines {
         Engines { v4: Engine::TreeBitmap, v6: Engine::TreeBitmap }
     }
@@ -92,7 +92,7 @@ pub struct StaticRoute {
 /// Where the routes of one family are, and the table that serves them.
 type Parts<A> = (fn(&Table) -> &Rib<A>, fn(&mut Table) -> &mut Serving<A>);
 
-/// What the operator told of one source, to find what has changed.
+/// The operator's last routes of one source, to find what has changed.
 type Told = BTreeMap<AnyPrefix, RouteTarget>;
 
 /// What the thread and the callers share.
@@ -112,7 +112,8 @@ struct Shared {
     over: Arc<AtomicBool>,
 }
 
-/// The RIB thread and what it owns; dropped, it applies no more news. Readers go on with what they have.
+/// The RIB thread and what it owns; dropped, it applies no more updates. Readers continue with what
+/// they have.
 pub struct RibThread {
     // First, so that it is waited for before anything else goes.
     _worker: Worker,
@@ -165,7 +166,7 @@ impl RibThread {
         Ok(RibThread { _worker: worker, limits, shared, news, told, addresses, exchanging })
     }
 
-    /// Where sources tell their news.
+    /// The channel for sources' updates.
     pub fn news(&self) -> SyncSender<RouteBatch> {
         self.news.clone()
     }
@@ -187,7 +188,7 @@ impl RibThread {
     }
 
     /// The kernel's link of this index is a port of ours. Routes that name the link follow when they
-    /// are told next, so ports are best set before sources tell.
+    /// are next announced, so ports are best set before sources start.
     pub fn set_port(&self, link: u32, port: u16) {
         self.shared.set_port(link, port);
     }
@@ -241,11 +242,12 @@ impl RibThread {
         touched
     }
 
-    /// Lets another engine serve IPv4. `install` gets a reader of its table and returns when all who
-    /// forward look up there; until then both tables are kept.
+    /// Replaces the engine for IPv4. `install` gets a reader of the new table and returns when all
+    /// forwarding threads use it; until then both tables are kept.
     ///
     /// # Errors
-    /// When the engine has no room, or no name for some next hop in use; the old one stays then.
+    /// When the engine has no room, or cannot hold the number of some next hop in use; the old one
+    /// stays then.
     pub fn exchange_v4(
         &self,
         engine: Engine,
@@ -291,24 +293,24 @@ impl RibThread {
         Ok(())
     }
 
-    /// All that was told about the longest prefix that contains an address, the best first; nothing
-    /// where there is no route.
+    /// All routes to the longest prefix that contains an address, the best first; none where there is
+    /// no route.
     pub fn look_up(&self, address: IpAddr) -> Vec<RouteView> {
         view::look_up(&self.shared.called(), address)
     }
 
-    /// All that was told about exactly this prefix, the best first.
+    /// All routes to exactly this prefix, the best first.
     pub fn told_about(&self, prefix: AnyPrefix) -> Vec<RouteView> {
         view::exact(&self.shared.called(), prefix)
     }
 
-    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes in
-    /// pieces, between which changes get in.
+    /// The routes in use among those selected, by prefix. It goes over all routes in pieces, between
+    /// which changes are applied.
     pub fn list(&self, selection: Selection) -> Listing {
         walk::list(selection, || self.shared.called())
     }
 
-    /// Tells what `wanted` has other than what was told of a source before.
+    /// Applies the difference between `wanted` and the earlier routes of a source.
     fn replace(&self, source: Source, wanted: Told) -> u64 {
         let mut told = lock(&self.told);
         let (place, protocol) = match source {

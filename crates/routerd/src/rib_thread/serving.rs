@@ -1,9 +1,8 @@
 //! A forwarding table that serves, and the one that takes its place under updates.
 //!
-//! The new table is filled from a copy of the routes while the old one goes on to be updated; what
-//! changes meanwhile is noted and made up for at the end. From then on both are updated, until every
-//! reader has gone over from the one to the other: a route is never looked up in a table that is no
-//! longer updated.
+//! The new table is filled from a copy of the routes while the old one is still updated; changes
+//! made meanwhile are noted and applied at the end. From then on both are updated, until every
+//! reader has moved to the new one: a route is never looked up in a table that is no longer updated.
 
 use std::mem;
 
@@ -45,8 +44,8 @@ impl<A: Recorded> Serving<A> {
         self.noted = Some(Vec::new());
     }
 
-    /// Makes up for what has changed since, and puts `fib` in place. Where that cannot be, the old one
-    /// stays, and nobody has noticed.
+    /// Applies the changes made since, and puts `fib` in place. If that fails, the old table stays,
+    /// and readers see no difference.
     pub(super) fn exchange(&mut self, mut fib: Box<dyn ServingFib<A>>) -> Result<(), Full> {
         let noted = self.noted.take().unwrap_or_default();
         if noted.len() > NOTED_MAX {

@@ -1,4 +1,4 @@
-//! How the RIB thread is, in numbers.
+//! The state of the RIB thread, in numbers.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use nilometer_router::{RouteTableCounters, Source};
 
 use super::{RibThread, Table};
 
-/// How many routes a source has told.
+/// How many routes a source has announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteCount {
     /// The source.
@@ -32,9 +32,9 @@ pub struct RibStatus {
     pub fib_v4_bytes: usize,
     /// Bytes that lookups of IPv6 may read.
     pub fib_v6_bytes: usize,
-    /// Bytes of all that was told of IPv4.
+    /// Bytes of all IPv4 routes in the RIB.
     pub rib_v4_bytes: usize,
-    /// Bytes of all that was told of IPv6.
+    /// Bytes of all IPv6 routes in the RIB.
     pub rib_v6_bytes: usize,
     /// Next hops in use.
     pub next_hops: usize,
@@ -42,10 +42,10 @@ pub struct RibStatus {
     pub routes_v4: RibCounters,
     /// What happened to routes of IPv6.
     pub routes_v6: RibCounters,
-    /// What could not be done as it was said.
+    /// Updates that could not be applied as they were given.
     pub table: RouteTableCounters,
-    /// Times that a reader did not take new next hops in time: it slept without a word, or had no
-    /// processor. Packets of its batch may have met a number that they did not know.
+    /// Times that a reader did not take new next hops in time: it slept without notice, or had no
+    /// processor. Packets of its batch may have met an unknown number.
     pub late_readers: u64,
     /// CPU time of the thread that applies news.
     pub cpu: Duration,
@@ -65,7 +65,7 @@ pub(super) fn unix_ns() -> u64 {
 }
 
 impl RibThread {
-    /// How many routes each source has told.
+    /// How many routes each source has announced.
     pub fn counts(&self) -> Vec<RouteCount> {
         let table = self.shared.called();
         let count = |source| RouteCount {

@@ -1,4 +1,4 @@
-//! What the RIB thread says about its routes, to people and to tests.
+//! Views of the RIB thread's routes, for operators and tests.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ pub(super) fn view<A: Address>(
     }
 }
 
-/// All that was told about the longest prefix that contains an address, the best first.
+/// All routes to the longest prefix that contains an address, the best first.
 pub(super) fn look_up(table: &Table, address: IpAddr) -> Vec<RouteView> {
     match address {
         IpAddr::V4(address) => longest(table, table.rib_v4(), u32::from(address), AnyPrefix::V4),
@@ -64,7 +64,7 @@ fn longest<A: Address>(
     ranked(table, found, wrap)
 }
 
-/// All that was told about one prefix, the best first.
+/// All routes to one prefix, the best first.
 pub(super) fn exact(table: &Table, prefix: AnyPrefix) -> Vec<RouteView> {
     match prefix {
         AnyPrefix::V4(prefix) => ranked(table, table.rib_v4().candidates(prefix), AnyPrefix::V4),

@@ -1,9 +1,9 @@
-//! Lists of routes, made in pieces, between which changes get in.
+//! Lists of routes, made in pieces, between which changes are applied.
 //!
-//! To go over a full table takes some ten milliseconds, in which no route could change and no port fail
-//! over. So the thread that makes a list releases the table after each [`HELD`], or, where that is longer, after one
-//! part of a family's prefixes ([`Rib::PARTS`]), and comes back when the waiting threads have had their turn. The
-//! first time around it finds out which prefixes are the first in order; then it reads the ways of these.
+//! Going over a full table takes some ten milliseconds, in which no route could change and no port fail
+//! over. So the thread that makes a list releases the table after each [`HELD`], or, where that is longer,
+//! after one part of a family's prefixes ([`Rib::PARTS`]), and continues when the waiting threads have had
+//! their turn. The first pass finds which prefixes come first in order; the second reads their ways.
 //!
 //! A route that changes meanwhile is listed as it was or as it is. A prefix that has a route all the time is
 //! listed once, with the ways that it had at one moment; one that comes or goes meanwhile is listed or not.
@@ -31,7 +31,7 @@ pub struct Selection {
     pub within: Option<AnyPrefix>,
     /// Behind this prefix in the order of prefixes, IPv4 before IPv6.
     pub after: Option<AnyPrefix>,
-    /// The first so many in that order.
+    /// At most this many, the first in that order.
     pub most: usize,
 }
 
@@ -42,13 +42,13 @@ pub struct Listing {
     pub routes: Vec<RouteView>,
     /// Those behind them.
     pub more: usize,
-    /// The last prefix of the first, by which those behind them are asked for.
+    /// The last prefix listed; the next request starts behind it.
     pub last: Option<AnyPrefix>,
     /// How long the table was kept, all pieces together.
     pub held: Duration,
 }
 
-/// The routes that packets go by, of those that are asked for. `table` is called for each piece.
+/// The routes in use among those selected. `table` is called for each piece.
 pub(super) fn list<T: Deref<Target = Table>>(
     selection: Selection,
     mut table: impl FnMut() -> T,
@@ -61,7 +61,7 @@ pub(super) fn list<T: Deref<Target = Table>>(
     Listing { routes: walk.routes, more, last, held: walk.held }
 }
 
-/// The first prefixes of a family, and how many were asked for in all.
+/// The first prefixes of a family, and how many were selected in all.
 struct First<A> {
     within: Option<Prefix<A>>,
     after: Option<Prefix<A>>,
@@ -146,8 +146,8 @@ impl Walk {
         }
     }
 
-    /// Takes one step after the other, the table kept for [`HELD`] at once, until a step says that it
-    /// was the last.
+    /// Takes one step after the other, holding the table for [`HELD`] at a time, until a step reports that
+    /// it was the last.
     fn in_pieces<T: Deref<Target = Table>>(
         &mut self,
         mut table: impl FnMut() -> T,

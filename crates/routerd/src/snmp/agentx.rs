@@ -1,6 +1,6 @@
-//! AgentX (RFC 2741): the words between an SNMP daemon and a subagent, read and written.
+//! AgentX (RFC 2741): the PDUs between an SNMP daemon and a subagent, read and written.
 //!
-//! Only what a subagent without settable objects says and hears. Everything is written in network byte
+//! Only the PDUs of a subagent without settable objects. Everything is written in network byte
 //! order, and read in that of its flag. A length that does not fit is an error, never a panic.
 
 use anyhow::{Result, bail, ensure};
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
     /// Two numbers of sixteen bits.
     ///
     /// # Errors
-    /// When there are none.
+    /// When the bytes end before them.
     pub fn pair(&mut self) -> Result<[u16; 2]> {
         let bytes = self.take(4)?;
         let number = |at: usize| [bytes[at], bytes[at + 1]];
@@ -191,10 +191,10 @@ impl<'a> Reader<'a> {
         Ok(ranges)
     }
 
-    /// Time, error and index of an answer; what else it has is passed over.
+    /// Time, error and index of a response; the rest of it is skipped.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the bytes end before them.
     pub fn response(&mut self) -> Result<u16> {
         self.word()?;
         Ok(self.pair()?[0])

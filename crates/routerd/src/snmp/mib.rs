@@ -2,7 +2,7 @@
 //! `docs/NILOMETER-MIB.txt` describes.
 //!
 //! A port of number n has ifIndex n + 1. Counters begin with the router and end with it, so that a
-//! manager sees a discontinuity when it is started again (sysUpTime of the session tells).
+//! manager sees a discontinuity when it is started again (by the session's sysUpTime).
 //!
 //! Our own objects are under Net-SNMP's place for local use: Nilometer has no enterprise number.
 
@@ -47,7 +47,7 @@ const PLUGIN_OWN_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1,
 const DISPLAY_BYTES_MAX: usize = 255;
 /// `ethernetCsmacd` of IANAifType.
 const ETHERNET: i32 = 6;
-/// Discards by what the IP header says of itself, and by its addresses.
+/// Discards because of the IP header or its addresses.
 const HEADER_ERRORS: [&str; 7] = [
     "short",
     "version",
@@ -88,7 +88,7 @@ fn put(tree: &mut Tree, entry: &[u32], row: u32, columns: impl IntoIterator<Item
     put_indexed(tree, entry, &[row], columns);
 }
 
-/// The same of a row with a longer index.
+/// Puts an object of a row with a longer index.
 fn put_indexed(
     tree: &mut Tree,
     entry: &[u32],

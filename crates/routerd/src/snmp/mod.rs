@@ -4,9 +4,10 @@
 //!   snmpwalk ── SNMP ── snmpd ── AgentX (RFC 2741) ── this thread ── command channel ── between two turns ── driver
 //! ```
 //!
-//! The daemon has the protocol, the communities and the views; we have the objects. They are read from
-//! the router at most every [`FRESH`], whatever is asked, so that a walk costs forwarding one question.
-//! Where the daemon is not there, it is tried again. Nothing can be set.
+//! The daemon has the protocol, the communities and the views; the subagent has the objects. They are
+//! read from the router at most every [`FRESH`], whatever is requested, so that a walk costs the
+//! forwarding thread one call. Where the daemon is not running, the connection is retried. Nothing can
+//! be set.
 
 mod agentx;
 mod mib;
@@ -38,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer to a request for many ends here.
 const ANSWER_BYTES: usize = 32_768;
-/// Requests for many are answered with so many of each at most.
+/// A GetBulk is answered with at most this many repetitions.
 const REPEATED_MAX: u16 = 256;
 
 /// Every object, by its name.
@@ -168,7 +169,7 @@ impl Session<'_> {
         Ok(header)
     }
 
-    /// What the daemon says next; nothing when it is to stop.
+    /// The daemon's next PDU; nothing when the subagent is to stop.
     fn hear(&mut self, within: Option<Duration>) -> Result<Option<(Header, Vec<u8>)>> {
         let mut head = [0; HEADER_BYTES];
         if !self.fill(&mut head, within)? {
@@ -265,7 +266,7 @@ fn get(tree: &Tree, oid: &Oid) -> Value {
     }
 }
 
-/// What follows the start of a range, so many times.
+/// Appends the objects that follow the start of a range, `times` of them.
 fn follow(tree: &Tree, range: &Range, times: u16, binds: &mut Writer) {
     let start = match range.includes_start {
         true => Bound::Included(&range.start[..]),
