@@ -1,5 +1,5 @@
 //! The laboratory: trials of a device under live traffic, the engine that makes the traffic, simulations from files,
-//! and what this machine can do of it.
+//! and checks of what this machine can do.
 
 pub mod device;
 pub mod doctor;

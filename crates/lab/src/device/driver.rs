@@ -30,7 +30,7 @@ const ASLEEP_FOR: Duration = Duration::from_millis(20);
 /// How long a port without room is left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
-/// A node moves so many frames in a millisecond at least when it is busy.
+/// A busy node moves at least this many frames in a millisecond.
 const BUSY_FRAMES: u64 = 30;
 const BUSY_SPAN: Span = Span::from_nanos(1_000_000);
 

@@ -2,7 +2,7 @@
 //! one.
 //!
 //! It is transparent: hosts on both sides are neighbours, and frames leave unchanged, except for one flipped bit in
-//! those to be corrupted. What is not IP passes at once and is not counted; neighbour discovery is IP.
+//! those to be corrupted. Frames other than IP pass at once and are not counted; neighbour discovery is IP.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ pub(crate) struct Bypassed {
 }
 
 impl Bypassed {
-    /// A box that does what `paths` say and keeps what happens; boxes of one run have different numbers.
+    /// A box that applies `paths` and records its events; boxes of one run have different numbers.
     pub fn new(paths: &Paths, seed: u64, number: u64) -> Bypassed {
         let mut inner = FaultBox::of_paths(paths.all(), seed, number);
         inner.keep_events();

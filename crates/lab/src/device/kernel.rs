@@ -1,4 +1,4 @@
-//! Devices that the kernel of the device's namespace is made, where that is more than forwarding.
+//! Devices made of the kernel of the device's namespace, beyond plain forwarding.
 
 use anyhow::{Context, Result, bail};
 use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};

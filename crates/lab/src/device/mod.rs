@@ -1,5 +1,5 @@
-//! Devices: nodes that are driven by the real clock between two interfaces of the testbed, the kernel, and programs of
-//! others.
+//! Devices: nodes driven by the real clock between two interfaces of the testbed, the kernel, and
+//! third-party programs.
 
 pub mod driver;
 pub mod fault;

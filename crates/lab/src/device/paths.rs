@@ -1,8 +1,8 @@
-//! The paths of a fault box: what it does by address pair.
+//! The paths of a fault box: its treatment of packets by address pair.
 //!
-//! Each pair of networks has a path of its own, with a link, a delay and chances of its own; all other packets take
-//! the usual one. Of several that a packet belongs to, it takes the first. Which one that is is looked up once for
-//! each pair of addresses and remembered.
+//! Each pair of networks has a path of its own, with a link, a delay and chances of its own; all other packets
+//! take the default one. A packet that belongs to several takes the first. The path is looked up once for each
+//! pair of addresses and cached.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Devices that are programs of others, started in the device's namespace when its links are up.
+//! Devices that are third-party programs, started in the device's namespace when its links are up.
 
 use anyhow::{Context, Result};
 use nilometer_linux::frr::{self, FrrDevice};
@@ -26,7 +26,8 @@ impl ProcessKind {
         }
     }
 
-    /// Whether they can be started here: FRR's zebra is, switches are looked for.
+    /// Checks whether they can be started here: FRR's zebra is started on trial, switches are only
+    /// searched for.
     ///
     /// # Errors
     /// One line that says what is missing.

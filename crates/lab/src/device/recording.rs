@@ -1,8 +1,9 @@
 //! A node's inputs and decisions, recorded under the real clock and repeated without one.
 //!
-//! A node has neither clock nor device, so all that it does follows from its inputs: received frames, timeouts and their
-//! times. A recording holds these in order, each followed by the node's outputs: every frame sent, and when its next
-//! timer expires. [`replay`] feeds the same inputs to an identical node and compares its outputs bit for bit. (A frame for which the memory had no room leaves in the repetition, and is a difference.)
+//! A node has neither clock nor device, so its behaviour follows from its inputs: received frames, timeouts and
+//! their times. A recording holds these in order, each followed by the node's outputs: every frame sent, and when
+//! its next timer expires. [`replay`] feeds the same inputs to an identical node and compares its outputs bit for
+//! bit. (A frame for which the memory had no room leaves in the replay, and counts as a difference.)
 //!
 //! Frames are kept without the zeros at their end, which is all of the payload of simulated hosts.
 
@@ -60,7 +61,7 @@ pub struct Replayed {
 }
 
 impl Recording {
-    /// A recording of so many bytes at most.
+    /// A recording of at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Recording {
         Recording { bytes: Vec::new(), limit_bytes, left_out: 0 }
     }

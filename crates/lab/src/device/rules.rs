@@ -1,4 +1,4 @@
-//! The rules of a packet filter: a file of the user's, or those that are built in.
+//! The rules of a packet filter: a user's file, or the built-in ones.
 
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ impl Rules {
         &self.path
     }
 
-    /// What they say.
+    /// Their text.
     pub fn text(&self) -> &str {
         &self.text
     }

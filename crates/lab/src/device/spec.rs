@@ -1,4 +1,4 @@
-//! What a fault box is to do, as a person writes it: `rate=50Mbit,delay=20ms,loss=0.01,delay_back=5ms`.
+//! The specification of a fault box, as a user writes it: `rate=50Mbit,delay=20ms,loss=0.01,delay_back=5ms`.
 //!
 //! A key holds for both directions; the same key with `_back` replaces it for packets to the clients. Keys that name
 //! packets or times have lists: `lose=3+10-12` (numbers from 0), `cut=5s-8s+20s-21s` (since the traffic began).
@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::trace::{DELAY_MAX, Trace};
 
-/// Bytes that may wait for a link with a rate, where nothing else is said.
+/// Bytes that may wait for a link with a rate, by default.
 const QUEUE_BYTES: u64 = 1_000_000;
-/// How long a reordered packet is held back, where nothing else is said.
+/// How long a reordered packet is held back, by default.
 const REORDER_BY: Span = Span::from_nanos(1_000_000);
 /// The longest that a packet may stay.
 const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
@@ -77,7 +77,8 @@ impl FaultSpec {
         [0, 1].map(|way| (self.ways[way], self.timetables[way].clone()))
     }
 
-    /// Holds uniform jitter to the least delay, of which a trace that is yet to be read says nothing.
+    /// Checks that uniform jitter does not exceed the least delay, which is unknown while a trace is yet to be
+    /// read.
     fn check_jitter(&self) -> Result<(), String> {
         let ways = self.ways.iter().zip(&self.timetables).zip(&self.traces);
         for ((faults, timetable), trace) in ways {
@@ -151,7 +152,7 @@ impl FromStr for FaultSpec {
         let mut ways = [usual.clone(), usual];
         let mut said: Vec<&str> = Vec::new();
         let pairs: Vec<&str> = text.split(',').filter(|pair| !pair.trim().is_empty()).collect();
-        // The way back is said apart, whatever the order in which it is said.
+        // Keys for the way back are applied last, whatever their order.
         for is_back in [false, true] {
             for pair in &pairs {
                 let (key, value) = pair.split_once('=').ok_or_else(|| {
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!(back.cuts, [[s(5.0), s(8.0)], [s(20.0), s(21.0)]]);
         assert_eq!(back.delays, [(s(0.0), s(0.02)), (s(1.5), s(0.03))]);
         assert!(forth.delays.is_empty());
-        // Kept beside results, it is the same again.
+        // A copy kept beside results reads back as the same.
         let mut files = Vec::new();
         let kept = spec.with_traces_kept(&mut files);
         let [(name, text)] = &files[..] else { panic!("{files:?}") };

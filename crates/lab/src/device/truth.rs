@@ -1,4 +1,4 @@
-//! The ground truth of a fault box: what it decided about each packet, and when.
+//! The ground truth of a fault box: its decision on each packet, and when.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};

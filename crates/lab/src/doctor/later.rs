@@ -1,4 +1,4 @@
-//! What coming devices and stamps will want of the kernel: io_uring and BPF.
+//! Kernel features for future devices and stamps: io_uring and BPF.
 
 use std::path::Path;
 

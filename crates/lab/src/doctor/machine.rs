@@ -7,7 +7,7 @@ use crate::generate::server::OPEN_FILES;
 use nilometer_linux::scheduling::refusal;
 use nilometer_linux::system_file::system_text;
 
-/// The oldest kernel that has everything `lab run` asks for: `epoll_pwait2`, with which connections
+/// The oldest kernel that has everything `lab run` needs: `epoll_pwait2`, with which connections
 /// start on time to the microsecond, came last (5.11).
 pub const KERNEL_MINIMUM: (u32, u32) = (5, 11);
 

@@ -1,10 +1,10 @@
-//! The doctor: what this machine can do, what would be skipped and why, and what to do about it.
+//! The doctor: what this machine can do, what would be skipped and why, and the remedy.
 //!
-//! Nothing is deduced that can be tried. A namespace is made, a veth pair is put into two of them and
-//! its offloads are switched off, a packet socket is opened, the clock is read a hundred thousand
-//! times: a kernel's configuration, a container's filter or a distribution's policy shows in the
-//! answer as it would show in a run. Each finding says which of four purposes it serves; only what is
-//! needed to run at all decides the verdict.
+//! Whatever can be tried is tried rather than deduced. A namespace is made, a veth pair is put into
+//! two of them and its offloads are switched off, a packet socket is opened, the clock is read a
+//! hundred thousand times: a kernel's configuration, a container's filter or a distribution's
+//! policy shows in the answer as it would show in a run. Each finding names which of four purposes
+//! it serves; only what is needed to run at all decides the verdict.
 
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub enum State {
     Missing,
 }
 
-/// One thing looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was looked at.
@@ -70,7 +70,7 @@ impl Finding {
         self.with(State::Doubtful, consequence.into(), remedy.into())
     }
 
-    /// The same finding, of something that is not there: `consequence` follows, `remedy` helps.
+    /// The same finding, of something missing: `consequence` follows, `remedy` helps.
     pub fn missing(self, consequence: impl Into<String>, remedy: impl Into<String>) -> Finding {
         self.with(State::Missing, consequence.into(), remedy.into())
     }
@@ -87,7 +87,7 @@ pub struct Examination {
     pub version: &'static str,
     /// Whether `lab run` can run here.
     pub ready: bool,
-    /// One entry for each thing looked at, those needed to run first.
+    /// One entry for each thing checked, those needed to run first.
     pub findings: Vec<Finding>,
 }
 

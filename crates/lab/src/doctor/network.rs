@@ -16,7 +16,7 @@ use nilometer_linux::testbed::{
 };
 use nilometer_linux::xdp::{XdpConfig, XdpPort};
 
-/// The congestion control that generated connections have unless another is asked for.
+/// The default congestion control of generated connections.
 const CONGESTION_DEFAULT: &str = "cubic";
 /// Both of them belong to every table of results that compares.
 const CONGESTION_COMPARED: [&str; 2] = ["reno", "bbr"];

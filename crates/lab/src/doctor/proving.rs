@@ -1,4 +1,4 @@
-//! What the tests would like to have: a browser to open reports in, and public captures.
+//! Optional tools and data of the tests: a browser to open reports in, and public captures.
 
 use std::env;
 use std::path::{Path, PathBuf};

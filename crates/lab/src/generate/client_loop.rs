@@ -5,10 +5,10 @@
 //! turn, and the wait between turns ends at the next one. *Transfers* are served as the kernel
 //! reports them.
 //!
-//! A file that the first receive window holds needs no attention while it arrives: such a
-//! connection is watched only for being established and for the server's end of file, and is read
-//! once, at its end. That saves a wake-up for every few segments. Were the window narrower than
-//! believed, the visit once a [`SWEEP`] would still read what has arrived and open it again.
+//! A file that fits the first receive window needs no attention while it arrives: such a connection
+//! is watched only for being established and for the server's end of file, and is read once, at its
+//! end. That saves a wake-up for every few segments. Were the window narrower than believed, the
+//! visit once a [`SWEEP`] would still read what has arrived and open it again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -133,8 +133,8 @@ impl<'a> Player<'a> {
         Ok(self.close())
     }
 
-    /// Starts what is due, and says when the next start is; none when nothing is left to start or
-    /// nothing can be started before a connection ends.
+    /// Starts what is due, and returns when the next start is; none when nothing is left to start
+    /// or nothing can be started before a connection ends.
     fn start_due(&mut self, now: Instant) -> Option<Instant> {
         for _ in 0..STARTS_MAX {
             let index = self.executions.get(self.next)?.index;
@@ -206,7 +206,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Takes what has arrived; `peer_closed` says that the end of file is behind it.
+    /// Takes what has arrived; `peer_closed`: the end of file is behind it.
     fn receive(&mut self, key: Key, peer_closed: bool) {
         let Some(open) = self.open.get_mut(key) else { return };
         let execution = &mut self.executions[open.position as usize];
@@ -285,7 +285,8 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Sends as much of the request as fits on a connection that is established, or says why it is not.
+/// Sends as much of the request as fits on an established connection, or returns why it is not
+/// established.
 fn ask(
     open: &mut Open,
     execution: &mut Execution,

@@ -16,9 +16,9 @@ const ROOM_MIN_BYTES: u64 = 2_048;
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// So many bytes of what a request begins with have arrived.
+    /// This many bytes of the request's header have arrived.
     Asked(usize),
-    /// So many bytes of the request are still due.
+    /// This many bytes of the request are still due.
     Listening(u64),
     /// The file goes out.
     Sending,
@@ -34,9 +34,9 @@ pub(super) enum Advance {
     Held,
 }
 
-/// Why a connection does not go on.
+/// Why a connection cannot continue.
 pub(super) enum Trouble {
-    /// What arrived is no request, or the rest of it is longer or shorter than it said.
+    /// The bytes are no request, or the request is longer or shorter than it announced.
     BadRequest,
     /// The kernel's word; `WouldBlock` where nothing is wrong.
     Io(io::Error),
@@ -107,11 +107,11 @@ impl Connection {
         self.carried_bytes() as f64 / age.max(1e-3)
     }
 
-    /// Asks the kernel what is under way; returns what the account said before, which is never less:
-    /// an end of file that the kernel counts as a byte is none of the answer's.
+    /// Queries the kernel for the bytes under way; returns the previous account, which is never
+    /// less: an end of file that the kernel counts as a byte is not part of the answer.
     pub fn ask(&mut self) -> u64 {
         let before = self.under_way_bytes;
-        // A socket that cannot say has none, and an event that says why.
+        // A socket that cannot be queried has none, and an event that gives the reason.
         let queued = socket::unacknowledged(&self.socket).unwrap_or(0);
         self.under_way_bytes = queued.min(before);
         before
@@ -122,7 +122,7 @@ impl Connection {
         socket::unacknowledged(&self.socket).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Whether so much room for more under way is enough to send any of what is left.
+    /// Whether `room` for more bytes under way is enough to send any of the rest.
     pub fn may_go_on(&self, room: u64) -> bool {
         room >= (self.size_bytes - self.sent_bytes).min(ROOM_MIN_BYTES)
     }

@@ -1,11 +1,11 @@
 //! The places of a server: how many each address holds, and which one must make room.
 //!
-//! Places belong to no address until they run out. Then a newcomer whose address holds fewer than another's,
-//! by two or more, takes a place of the address that holds most; taking one for a smaller difference
-//! would only turn the two round. So one address cannot keep another from being served, and no
-//! address is bounded while no other address asks: max-min fairness, enforced at the moment it matters.
+//! Places belong to no address until they run out. Then a newcomer whose address holds at least two fewer
+//! than another's takes a place of the address that holds most; with a smaller difference that would only
+//! swap the two. So one address cannot keep another from being served, and no address is bounded while no
+//! other address competes: max-min fairness, enforced when it matters.
 //!
-//! What counts as one address is [`Prefix::of_host`]'s.
+//! [`Prefix::of_host`] defines what counts as one address.
 //!
 //! Nothing here costs much while there are places: a table's entry for each connection. The address
 //! with most is looked for only when they have run out, by a walk over the counts.
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use nilometer_linux::prefix::Prefix;
 
-/// Of one address, so many connections are looked at to find the least deserving.
+/// At most this many connections of an address are examined to find the least deserving.
 pub const LOOKED_AT_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody.
+    /// An empty crowd.
     pub fn new() -> Crowd {
         Crowd::default()
     }
@@ -84,8 +84,8 @@ impl Crowd {
         }
     }
 
-    /// Places of which one goes to `newcomer`, [`LOOKED_AT_MAX`] at most; none where no address holds two
-    /// more than it does.
+    /// Candidate places, [`LOOKED_AT_MAX`] at most, one of which goes to `newcomer`; none where no
+    /// address holds two more than it does.
     pub fn in_favour_of(&self, newcomer: Prefix) -> &[u32] {
         let most = self.lists.iter().max_by_key(|members| members.places.len());
         match most {

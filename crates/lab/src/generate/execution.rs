@@ -1,4 +1,4 @@
-//! How a client is to perform a plan, and what became of each connection of it.
+//! How a client performs a plan, and the outcome of each of its connections.
 
 use std::io;
 use std::sync::Arc;

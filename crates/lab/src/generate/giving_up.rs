@@ -1,9 +1,9 @@
-//! Giving up: a plan that gets no answers is not played to its end.
+//! Giving up: a plan without answers is not played to its end.
 //!
 //! One connection that fails is a finding, and is counted. When none of the first can be established,
-//! there is no server, or no way to it, and to play on would only say the same more often. The limits
-//! are generous: a server that was started at the same moment has time to begin, and a single address
-//! of a pool that is not served does not decide alone.
+//! there is no server, or no route to it, and playing on would only repeat that. The limits are
+//! generous: a server that was started at the same moment has time to begin, and a single address of
+//! a pool that is not served does not decide alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,8 +26,8 @@ pub fn is_hopeless(progress: &Progress, tried_for: Duration) -> bool {
     progress.established == 0 && progress.started >= TRIED_MIN && tried_for >= PATIENCE
 }
 
-/// Looks at `live` until something is established or `over` is set. Sets `stop` and says so where it is
-/// hopeless; `first` is when the first connection is due.
+/// Watches `live` until something is established or `over` is set. Sets `stop` and reports it if the
+/// plan is hopeless; `first` is when the first connection is due.
 pub fn watch(live: &LiveCounters, first: Instant, over: &AtomicBool, stop: &AtomicBool) -> bool {
     while !over.load(Relaxed) {
         thread::sleep(GLANCE);

@@ -1,25 +1,25 @@
-//! What a server in the open asks of those it serves, and what it allows them to hold.
+//! What an exposed server demands of its clients, and how much it lets them hold.
 //!
-//! Any client that can connect can ask for a terabyte and then do nothing. A timer that each byte winds up
-//! again does not see him, so time is bounded from the beginning, and rates from below:
+//! Any client that can connect can request a terabyte and then do nothing. A timer that each byte
+//! restarts does not catch it, so time is bounded from the beginning, and rates from below:
 //!
-//! - The sixteen bytes that a request begins with are there [`Limits::request_time`] after the
+//! - The sixteen bytes of a request's header must arrive within [`Limits::request_time`] after the
 //!   connection got its place, however they trickle.
-//! - From then on a connection carries [`Limits::lowest_rate`] over every [`Limits::rate_window`], the
-//!   rest of its request and its answer taken together. Of an answer counts what the client has
-//!   *acknowledged*: what a send buffer takes in says nothing about the reader. A connection with
-//!   everything acknowledged carries nothing more, so it has one window to close.
+//! - From then on a connection must carry [`Limits::lowest_rate`] over every [`Limits::rate_window`],
+//!   the rest of its request and its answer taken together. Only bytes of the answer that the client
+//!   has *acknowledged* count: bytes in a send buffer prove nothing about the reader. A connection
+//!   with everything acknowledged carries nothing more, so it has one window to close.
 //! - When every place is taken, the address that holds most of them makes room for one that holds
 //!   fewer ([`super::crowd`]).
 //! - Bytes under way, handed to TCP and not acknowledged, are bounded over all connections
 //!   ([`super::under_way`]).
-//! - A client that is given up is reset, so that the kernel keeps no send buffer for it. Listeners have
-//!   `SO_LINGER` with no time to linger and Linux hands it on to what they accept: every close is
+//! - A client that is given up is reset, so that the kernel keeps no send buffer for it. Listeners
+//!   have `SO_LINGER` with zero time and Linux passes it on to the sockets they accept: every close is
 //!   abortive, also the one at the end of a process that was killed. Where all is acknowledged and
 //!   both ends have closed, there is nothing to abort, and no reset is sent.
 //!
-//! The rates are chosen by the slowest that is worth waiting for: 250 bytes a second is what each of
-//! 32 connections has of a device of 64 kbit/s, and a minute rides out TCP's retransmissions, five of
+//! The rates follow from the slowest client worth waiting for: 250 bytes a second is the share of each
+//! of 32 connections in a device of 64 kbit/s, and a minute rides out TCP's retransmissions, five of
 //! which in a row take 31 s.
 
 use std::time::Duration;
@@ -33,7 +33,7 @@ use super::under_way::RESERVE_MIN_BYTES;
 pub struct Limits {
     /// How long the beginning of a request may take; more than zero.
     pub request_time: Duration,
-    /// Bytes a second that a connection carries at least over each window; 0 asks for none.
+    /// Bytes a second that a connection carries at least over each window; 0 is no limit.
     pub lowest_rate: u64,
     /// How long such a window is; more than zero.
     pub rate_window: Duration,
@@ -59,7 +59,7 @@ impl Limits {
         (self.lowest_rate as f64 * self.rate_window.as_secs_f64()) as u64
     }
 
-    /// Whether a server with so many places can keep them.
+    /// Checks whether a server with `places` places can keep these limits.
     ///
     /// # Errors
     /// One line: a time of zero, or too few bytes under way for each place to have some.

@@ -1,7 +1,8 @@
 //! Counters that a running client or server shares with the thread that shows its progress.
 //!
-//! Event loops add with relaxed atomics and no thread waits for another: a snapshot is a glance, its
-//! fields may differ by what happened between two reads. The exact account is what `run` returns.
+//! Event loops add with relaxed atomics and no thread waits for another. A snapshot is not atomic:
+//! its fields may differ by what happened between two reads. The exact account is what `run`
+//! returns.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -44,7 +45,7 @@ impl LiveCounters {
         LiveCounters::default()
     }
 
-    /// What the counters say now.
+    /// The current values of the counters.
     pub fn progress(&self) -> Progress {
         // Ends are read before starts, so `open` can only err upwards.
         let completed = self.completed.load(Relaxed);
@@ -62,7 +63,8 @@ impl LiveCounters {
         }
     }
 
-    /// So many have begun, and so many of these carried every byte: of an engine that keeps count itself.
+    /// Sets how many connections have begun and how many of them carried every byte, for an engine
+    /// that keeps count itself.
     pub fn set(&self, started: u64, completed: u64) {
         self.completed.store(completed, Relaxed);
         self.established.store(started, Relaxed);

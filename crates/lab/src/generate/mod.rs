@@ -1,9 +1,9 @@
-//! LiveCounters traffic: a plan performed as kernel TCP connections by event loops.
+//! Live traffic: a plan performed as kernel TCP connections by event loops.
 //!
 //! A plan lists every connection before the first is made: when, from which address, to which, how
 //! many bytes. Performing it is the second half of Harpoon (paper, section 4.2), and the kernel's
-//! TCP does what the paper leaves to it: how long a transfer takes is decided by congestion control
-//! and by the path, how it starts is decided by the plan.
+//! TCP does what the paper leaves to it: congestion control and the path decide how long a transfer
+//! takes, the plan decides how it starts.
 //!
 //! One connection, packet by packet (the client has all state in a place of a [`slab`], no thread):
 //!
@@ -18,13 +18,14 @@
 //!                                     ── FIN ──▶     end of file: close
 //! ```
 //!
-//! A plan of files asks with sixteen bytes; one of whole connections with as many as the original's clients
-//! sent, and lays down the segments of both directions by the size that the client announces.
+//! In a plan of files a request has sixteen bytes; in a plan of whole connections it has as many as
+//! the original's clients sent, and the segment sizes of both directions follow from the size that
+//! the client announces.
 //!
 //! Both ends close with FIN, never with RST, so that every flow has the start and end marker that
 //! meters and models look for. The server's FIN is first; [`server`] says why. A connection that
-//! ends in any other way has an [`Outcome`] that says which. Only a server that strangers can reach
-//! gives anybody up, and resets whom it does ([`limits`]).
+//! ends in any other way has an [`Outcome`] for it. Only a server that strangers can reach gives
+//! clients up, and resets those ([`limits`]).
 //!
 //! What Harpoon's published code did otherwise, and what it cost, is why this is an event loop: a
 //! thread for each session and a poll set rebuilt at each turn took 545–580 µs of CPU for a flow of

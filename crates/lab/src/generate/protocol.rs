@@ -19,7 +19,7 @@ pub const SIZE_MAX_BYTES: u64 = 1 << 40;
 const MAGIC: [u8; 3] = *b"NIL";
 const VERSION: u8 = 2;
 
-/// What a client says.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Bytes of the whole request, at least [`REQUEST_BYTES`].
@@ -37,7 +37,7 @@ pub enum BadRequest {
     Version(u8),
     /// The size is beyond [`SIZE_MAX_BYTES`].
     Size(u64),
-    /// The request says to be shorter than its own beginning, or longer than [`SIZE_MAX_BYTES`].
+    /// The request claims to be shorter than its own header, or longer than [`SIZE_MAX_BYTES`].
     Length(u64),
 }
 

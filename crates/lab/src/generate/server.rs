@@ -1,13 +1,14 @@
-//! The server: sends each client the bytes it asks for, then closes first.
+//! The server: sends each client the bytes it requests, then closes first.
 //!
-//! One event loop holds every connection, and nothing in it can block: a slow reader costs its
-//! place and no one's time (Harpoon's server threads each blocked in one file's `send`). A new
-//! connection is served as far as it goes at once: if its request is there, it is read and answered
-//! and "no more" is said in one go. Only then is it watched, for what is missing: the request, room
-//! in a buffer that filled, or the client's end of file.
+//! One event loop holds every connection, and nothing in it can block: a slow reader takes up its
+//! place but delays no other connection (Harpoon's server threads each blocked in one file's `send`).
+//! A new connection is served at once as far as possible: if its request is there, it is read and
+//! answered and the sending side is shut down in one go. Only then is it watched, for what is
+//! missing: the request, room in a buffer that filled, or the client's end of file.
 //!
 //! That last wait could be left to the kernel (closing at once costs some 8 % less for a file of
-//! 10 KB), but then it would not be known which clients had all of it: `completed` counts those.
+//! 10 KB), but then the server would not know which clients received everything: `completed` counts
+//! those.
 //!
 //! The server's FIN goes first. So TIME_WAIT stays here, keyed by the server's port, and the
 //! client's ports are free at once: a client with few addresses would otherwise run out of its
@@ -44,7 +45,7 @@ pub struct ServerConfig {
     pub congestion: String,
     /// Connections that may be served at once in one loop; later ones wait.
     pub open_max: usize,
-    /// What is asked of clients and allowed to them; none for a server that only its own can reach.
+    /// Demands on clients and bounds for them; none for a server that only its own clients can reach.
     pub limits: Option<Limits>,
     /// The interface that traffic must use, if any.
     pub bind_device: Option<String>,
@@ -92,10 +93,11 @@ pub struct ServerReport {
 }
 
 impl ServerReport {
-    /// Counts a connection that was accepted; the first one shows which congestion control they have.
+    /// Counts a connection that was accepted; the congestion control is checked on the first one.
     ///
     /// # Errors
-    /// The accepted socket uses another congestion control than the configured one, or does not say which.
+    /// The accepted socket uses another congestion control than the configured one, or cannot be
+    /// queried for it.
     pub(super) fn accept(&mut self, socket: &Socket, asked: &str) -> Result<()> {
         if self.congestion.is_none() {
             let has = socket::congestion_of(socket)?;

@@ -34,7 +34,7 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 const ACCEPTS_MAX: usize = 64;
 /// The most that one read of a request takes.
 const SINK_BYTES: usize = 1 << 18;
-/// Keys of listeners; no slab has so many places.
+/// Keys of listeners; no slab has that many places.
 const LISTENER: u64 = u32::MAX as u64;
 
 impl Server {
@@ -321,8 +321,8 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Checks held connections that are due: any that has room by now goes on. What the others still
-    /// wait for is more of it, or an acknowledgement; while neither comes, they are looked at less often.
+    /// Checks held connections that are due: any that has room by now continues. The others still wait
+    /// for more room, or for an acknowledgement; while neither comes, they are checked less often.
     fn resume(&mut self, now: Instant) {
         while let Some(&Reverse((at, bits))) = self.held.peek()
             && at <= now

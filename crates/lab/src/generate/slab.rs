@@ -1,6 +1,6 @@
 //! A slab: places for open connections, reused without allocation, named by keys that go stale.
 //!
-//! A key holds the place and how often it was emptied before, so an event that the kernel reported
+//! A key holds the place and how often it has been vacated, so an event that the kernel reported
 //! for a connection since closed finds nothing instead of the place's next tenant.
 
 /// Names one tenant of one place; travels through epoll as a `u64`.

@@ -1,12 +1,11 @@
-//! The TCP sockets of both ends: how they are opened, bound and spoken through.
+//! The TCP sockets of both ends: opening, binding, sending and receiving.
 //!
 //! Congestion control is set on every socket and read back, because a machine's default (BBR on
-//! many) is not a fact that a result should depend on silently. Source addresses come from pools of
-//! thousands, given to the host by one local route. IPv4 binds to such an address at once; IPv6
-//! asks for an address on an interface, so the first refusal switches `IP_FREEBIND` on for that
-//! family and the call is not spent where it is not needed. `IP_BIND_ADDRESS_NO_PORT` leaves the
-//! choice of the port to `connect`, which knows the whole 4-tuple and can use a port again for
-//! another pair.
+//! many) must not influence a result silently. Source addresses come from pools of thousands, given
+//! to the host by one local route. IPv4 binds to such an address at once; IPv6 requires an address
+//! on an interface, so the first refusal switches `IP_FREEBIND` on for that family, and the call is
+//! not made where it is not needed. `IP_BIND_ADDRESS_NO_PORT` leaves the choice of the port to
+//! `connect`, which knows the whole 4-tuple and can use a port again for another pair.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -108,9 +107,10 @@ impl Dialer {
         Dialer { options, freebind_v4: false, freebind_v6: false }
     }
 
-    /// A socket bound to `source`, its port still open where that is 0, whose connection has segments of so
-    /// many bytes of payload both ways, with time stamps or without, or of as many as the path allows where that
-    /// is 0. A port that is given may be in use towards another destination.
+    /// A socket bound to `source`; the port is chosen later where it is 0. The segments of its
+    /// connection carry `segment_bytes` of payload both ways, with time stamps or without, or as
+    /// many as the path allows where that is 0. A given port may be in use towards another
+    /// destination.
     ///
     /// # Errors
     /// The kernel's; no address, no descriptor, no such interface.
@@ -184,7 +184,7 @@ pub fn local_port(socket: &Socket) -> u16 {
     socket.local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |a| a.port())
 }
 
-/// Sends what fits of `bytes`; `more` says that the end of file or more bytes follow at once.
+/// Sends what fits of `bytes`; `more`: the end of file or more bytes follow at once.
 ///
 /// # Errors
 /// The kernel's; `WouldBlock` when nothing fits.
@@ -217,7 +217,7 @@ impl Sink {
         self.room.len()
     }
 
-    /// Discards what has arrived and says how many bytes it was; zero is the end of file.
+    /// Discards what has arrived and returns how many bytes it was; zero is the end of file.
     /// `MSG_TRUNC` makes TCP count without copying (tcp(7)), which takes a sixth off the cost of a
     /// megabyte.
     ///
@@ -254,7 +254,7 @@ fn queued(socket: &Socket, which: libc::Ioctl) -> io::Result<u64> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
 }
 
-/// Has TCP send at most so many bytes a second from now on; as fast as it can where none is given.
+/// Limits TCP to `bytes_per_second` from now on; without a number it sends as fast as it can.
 ///
 /// # Errors
 /// The kernel's.
@@ -353,7 +353,7 @@ pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
     }
 }
 
-/// Files that a process with so many connections may have open.
+/// Files that a process with `connections` connections may have open.
 pub const fn open_files(connections: usize) -> u64 {
     connections as u64 + DESCRIPTORS_SPARE
 }

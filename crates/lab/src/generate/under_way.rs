@@ -2,15 +2,15 @@
 //!
 //! Each place has a reserve, so that a served connection can always have some bytes on their way,
 //! whatever all others hold: half of the bound, in equal parts. The other half is shared, and a
-//! connection may go on while its part of it is smaller than an eighth of what is free: the dynamic
-//! threshold of shared-memory switches (Choudhury and Hahne 1998), which leaves room for newcomers
-//! without looking at any connection's queue. One connection alone may thus hold a ninth of the shared
-//! half. What is held never exceeds the bound: a reserve is a place's own, and an eighth of what is
-//! free is free.
+//! connection may continue while its part of it is smaller than an eighth of what is free: the
+//! dynamic threshold of shared-memory switches (Choudhury and Hahne 1998), which leaves room for
+//! newcomers without looking at any connection's queue. One connection alone may thus hold a ninth
+//! of the shared half. What is held never exceeds the bound: a reserve is a place's own, and an
+//! eighth of what is free is free.
 //!
-//! An account is what was handed over, less what the kernel said to be acknowledged when it was last
-//! asked. It errs upwards, so the bound holds without asking; the server asks when an account leaves
-//! no room, once a second for each that is beyond its reserve, and at the connection's end.
+//! An account is what was handed over, less what the kernel reported as acknowledged at the last
+//! query. It errs upwards, so the bound holds without queries; the server queries when an account
+//! leaves no room, once a second for each that is beyond its reserve, and at the connection's end.
 
 /// The smallest reserve of a place, in bytes.
 pub const RESERVE_MIN_BYTES: u64 = 4_096;

@@ -45,7 +45,7 @@ impl DelayInterval {
     }
 }
 
-/// The courses that the runs of a point kept, one for each table; none where the scenario asks for none.
+/// The courses that the runs of a point kept, one for each table; none where the scenario has none.
 pub fn courses(scenario: &Scenario, made: &[(u64, &Outcome)]) -> Vec<DelayCourse> {
     let mut joined: Vec<(u32, Course)> = Vec::new();
     for (_, outcome) in made {

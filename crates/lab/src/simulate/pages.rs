@@ -1,4 +1,4 @@
-//! From what a simulation came to, to its directory: the figures, every flow, and the page.
+//! From the result of a simulation to its directory: the figures, every flow, and the page.
 
 use std::num::NonZeroUsize;
 use std::thread;

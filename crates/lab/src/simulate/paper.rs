@@ -1,4 +1,4 @@
-//! What the paper says of the scenario that is its own, and whether that was made whole.
+//! The paper's claims about its own scenario, and whether the whole study was run.
 
 use toml::Value;
 
@@ -11,7 +11,7 @@ use super::template::Template;
 /// The scenario that section 7 of the paper is about.
 const OF_PAPER: &str = "qsdrr";
 
-/// What its sentences tell apart.
+/// The parameters that its sentences distinguish.
 const OWN_AXES: [&str; 3] = ["discipline", "buffer_packets", "rtt_ms"];
 
 /// The value that a parameter has in the scenario as it is shipped.
@@ -32,9 +32,10 @@ pub fn shortened(template: &Template) -> Option<[f64; 2]> {
     template.duration_s().filter(|own| *own < whole).map(|own| [own, whole])
 }
 
-/// The sentences of section 7.3, of the paper's scenario; none of any other. They are about the whole
-/// study: of a shortened one, most of which is slow start, none is judged. Where more is swept than
-/// they tell apart, they are judged at the shipped value, or at the first where that was not run.
+/// The sentences of section 7.3, for the paper's scenario; none for any other. They are about the
+/// whole study: in a shortened one, most of which is slow start, none is judged. Where other
+/// parameters are swept than those they distinguish, they are judged at the shipped value, or at
+/// the first where that was not run.
 pub fn claims(template: &Template, points: &[PointResult]) -> Vec<Claim> {
     if template.name() != OF_PAPER {
         return Vec::new();

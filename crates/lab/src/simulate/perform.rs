@@ -63,11 +63,11 @@ fn models_of(scenario: &Scenario, template: &Template) -> Result<Vec<TrafficMode
 }
 
 impl Sweep {
-    /// Reads every point of `template` and sets each up once, so that whatever is wrong is said
-    /// before anything is run.
+    /// Reads every point of `template` and sets each up once, so that any error is reported before
+    /// anything is run.
     ///
     /// # Errors
-    /// The first thing that is wrong, in one line.
+    /// The first error, in one line.
     pub fn new(template: Template) -> Result<Sweep> {
         let label = template.label.clone();
         let own = |(name, _): &&(String, toml::Value)| OWN_KEYS.contains(&name.as_str());

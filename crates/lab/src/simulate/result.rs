@@ -61,7 +61,7 @@ pub struct SimulationResult {
     pub peak_rss_bytes: u64,
     /// In the order of the sweep.
     pub points: Vec<PointResult>,
-    /// What the paper says and whether it is so here; of the scenario that is the paper's.
+    /// The paper's claims and whether they hold here; for the paper's own scenario.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
     /// What makes a figure suspect, and what to do.
@@ -75,8 +75,8 @@ pub struct RunPlans {
     pub point: usize,
     /// The run's seed.
     pub seed: u64,
-    /// The digest of the plan of each `[[model]]`, hexadecimal: what `generate plan` says of that model and
-    /// seed, and `lab run` plays.
+    /// The digest of the plan of each `[[model]]`, hexadecimal: the same that `generate plan`
+    /// prints for that model and seed, and that `lab run` plays.
     pub digests: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ pub struct PointResult {
     pub datagram_delay_ms: Option<f64>,
     /// Around the mean.
     pub datagram_delay_ms_ci: Option<f64>,
-    /// Percentiles of the delay of datagrams over time, where the scenario asks for them.
+    /// Percentiles of the delay of datagrams over time, where the scenario requests them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub datagram_delays: Vec<DelayCourse>,
     /// What routers with descriptions of their own did, all runs of the point together.

@@ -1,11 +1,11 @@
-//! The router of a ROUTER.toml in a scenario: the very pipeline, between records in place of frames.
+//! The router of a ROUTER.toml in a scenario: the live router's pipeline, between records in place of frames.
 //!
 //! ```text
 //!   record of a packet ── its headers as a frame ── pipeline ── the frame's ECN bits ── the same record
 //! ```
 //!
-//! Ports are called as the links are, and their links are held to the rates that the scenario gives them where the
-//! file does not say: what waits, waits in the router and not behind it. The rate counts Ethernet's headers, as it does
+//! Ports are named after the links, and are limited to the rates that the scenario gives the links unless the file
+//! says otherwise: packets wait in the router and not behind it. The rate counts Ethernet's headers, as it does
 //! live. A payload has no bytes here; nothing in the pipeline looks at one.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -81,7 +81,7 @@ impl RouterFiles {
     /// Sets up a run of a scenario whose routers' files were read.
     ///
     /// # Errors
-    /// The first thing that is wrong with the scenario, or a router.
+    /// The first error in the scenario, or a router.
     pub fn assemble(
         &self,
         scenario: &Scenario,
@@ -248,8 +248,8 @@ impl SimulatedRouter {
     }
 }
 
-/// The headers of a packet: IPv4's, and those of TCP or UDP. A flow has a port of its own, as disciplines and paths of
-/// equal cost tell flows apart by it.
+/// The headers of a packet: IPv4's, and those of TCP or UDP. Each flow has a port of its own, by which disciplines
+/// and equal-cost paths distinguish flows.
 fn headers(packet: &Packet, [first, second]: [Ipv4Addr; 2]) -> Vec<u8> {
     let flow = packet.route.flow();
     let port = PORT_FIRST + (flow % u32::from(u16::MAX - PORT_FIRST)) as u16;

@@ -1,4 +1,4 @@
-//! The scenarios that are built in: the files of `examples/`, found by their bare names.
+//! The built-in scenarios: the files of `examples/`, found by their bare names.
 
 /// A scenario that needs no file.
 #[derive(Clone, Copy, Debug)]

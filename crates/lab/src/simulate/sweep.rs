@@ -55,7 +55,7 @@ pub fn runs(scenarios: &[Scenario]) -> Result<Vec<Run>> {
 /// How a sweep is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort<'a> {
-    /// On so many threads.
+    /// The number of threads.
     pub threads: usize,
     /// Until this is set.
     pub stop: &'a AtomicBool,

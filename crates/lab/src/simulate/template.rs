@@ -1,4 +1,5 @@
-//! A scenario's file before its parameters are put in: what `--set` changes and a sweep runs through.
+//! A scenario's file before its parameters are substituted: `--set` changes it and a sweep iterates
+//! over it.
 //!
 //! `--set` edits the text and nothing else: the value of a parameter, an axis of the sweep, a key at
 //! the top. The text is then read again. So there is one way from a text to a scenario, comments
@@ -107,7 +108,7 @@ impl Template {
         seed.and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1)
     }
 
-    /// How long a run is, seconds; none where the file says no number.
+    /// How long a run is, seconds; none where the file has no number for it.
     pub fn duration_s(&self) -> Option<f64> {
         let said = self.tree.get("duration_s")?;
         said.as_float().or_else(|| said.as_integer().map(|seconds| seconds as f64))
@@ -116,7 +117,7 @@ impl Template {
     /// What kind of scenario it is.
     ///
     /// # Errors
-    /// A kind that there is not.
+    /// An unknown kind.
     pub fn kind(&self) -> Result<ScenarioKind> {
         match self.tree.get("kind") {
             None => Ok(ScenarioKind::Network),
@@ -124,7 +125,8 @@ impl Template {
         }
     }
 
-    /// The same after `key=value` or `key=value,value…`: parameters, axes, and the keys at the top.
+    /// The template after `key=value` or `key=value,value…`: parameters, axes, and the keys at the
+    /// top.
     ///
     /// # Errors
     /// One line: an unknown key with the nearest known one, a value of another type.
@@ -226,7 +228,7 @@ impl Template {
         read_part(Value::Table(table)).map_err(|what| anyhow!("{}: {what}", self.label))
     }
 
-    /// Reads each table of an array by itself, so that an error can say which one it is in.
+    /// Reads each table of an array by itself, so that an error can name the table.
     fn check_tables(&self, tree: &Table, name: &str) -> Result<()> {
         use nilometer_sim::scenario::{DatagramSpec, Host, LinkSpec, ModelSpec, Router};
         use nilometer_sim::stack::FlowSpec;
@@ -253,7 +255,7 @@ impl Template {
     }
 }
 
-/// Reads a part of the tree; what is wrong is told with its key and in words.
+/// Reads a part of the tree; an error names the key and is put in words.
 fn read_part<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error: toml::de::Error| {
         let mut message = one_line(error.message());

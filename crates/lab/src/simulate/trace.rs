@@ -22,9 +22,9 @@ use super::router::RouterFiles;
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::table::capture::CaptureWriter;
 
-/// Packets kept where nothing else is said.
+/// Packets kept by default.
 const PACKETS: usize = 100_000;
-/// Most packets that may be asked for.
+/// Most packets that may be requested.
 const PACKETS_MAX: usize = 10_000_000;
 /// Bytes of each frame that are kept: all headers and options.
 const SNAP_BYTES: usize = 114;
@@ -68,9 +68,9 @@ struct Left {
     packet: Packet,
 }
 
-/// Keeps the first packets of a link's two directions. The engine tells each direction's in their order,
-/// but may tell those of one far ahead of the other's, and beyond the end of the run: so many are kept of
-/// each, and the first of both are chosen at the end.
+/// Keeps the first packets of a link's two directions. The engine reports each direction's packets
+/// in order, but may report one direction far ahead of the other, and beyond the end of the run. So
+/// `limit` packets are kept of each, and the first of both are chosen at the end.
 struct Tracer {
     links: [usize; 2],
     delay: Span,
@@ -103,7 +103,7 @@ impl Tap for Tracer {
     fn delivered(&mut self, _member: usize, _now: Time, _packet: &Packet) {}
 }
 
-/// The link's number in the scenario, said in words where there is none.
+/// The link's number in the scenario.
 ///
 /// # Errors
 /// No link of that name.

@@ -1,8 +1,9 @@
-//! `profile calibrate`: the bare wire by rate and size of frame, and what the instrument itself adds to delays.
+//! `profile calibrate`: the bare wire by rate and size of frame, and the delay that the instrument
+//! itself adds.
 //!
 //! Each point is a short trial. One that is not valid is repeated, up to [`TRIES`] times, and then reported as it
-//! is: it is never averaged with others. Before the points, the receiver's two ways of waiting are held
-//! against each other, and the ring is sized by what was waiting in it at most, as BBP chose polling and 256 slots.
+//! is: it is never averaged with others. Before the points, the receiver's two ways of waiting are
+//! compared, and the ring is sized by its greatest backlog, as BBP chose polling and 256 slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +41,7 @@ const RING_MAX: usize = 1 << 16;
 const RING_MIN: u64 = 1 << 12;
 /// How many times as large as what waited at most the ring is to be.
 const HEADROOM: u64 = 4;
-/// The ring holds the frames of so many seconds at least.
+/// The ring holds the frames of at least this many seconds.
 const RING_S: f64 = 0.02;
 /// The rate at which the ring and the way of waiting are chosen, and for how long.
 const CHOICE_PPS: f64 = 150e3;
@@ -57,7 +58,7 @@ pub struct Wanted {
     pub frame_bytes: Vec<u16>,
     /// How long each point lasts.
     pub seconds: f64,
-    /// Who takes stamps.
+    /// What takes stamps.
     pub stamps: StampChoice,
     /// How frames are sent.
     pub transmit: TransmitChoice,
@@ -115,7 +116,7 @@ pub struct Calibration {
     pub version: String,
     /// Commit that it was built from.
     pub commit: String,
-    /// Who took stamps.
+    /// What took stamps.
     pub stamps: Stamps,
     /// How the receiver waited.
     pub choice: Choice,

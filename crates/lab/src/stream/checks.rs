@@ -1,4 +1,4 @@
-//! What a trial sees of the machine that it runs on: stolen time, and the kernel's receiving soft interrupts.
+//! A trial's view of its machine: stolen time, and the kernel's receiving soft interrupts.
 
 use anyhow::Result;
 use nilometer_linux::machine::Machine;
@@ -21,10 +21,10 @@ pub struct MachineSeen {
 }
 
 impl Watch {
-    /// From now on.
+    /// A watch that begins now.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel's counters cannot be read.
     pub fn begin() -> Result<Watch> {
         Ok(Watch { machine: Machine::now()?, softnet: Softnet::now()? })
     }

@@ -1,4 +1,4 @@
-//! The configuration of a stream: what a STREAM.toml may say, and every default.
+//! The configuration of a stream: the keys of a STREAM.toml, and every default.
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,9 @@ use crate::wiring::ExternalSection;
 pub const PPS_MAX: f64 = 10e6;
 /// And at least.
 pub const PPS_MIN: f64 = 0.1;
-/// A stream goes on for a day at the longest, seconds.
+/// A stream lasts a day at most, seconds.
 pub const SECONDS_MAX: f64 = 86_400.0;
-/// Frames that a ring holds where nobody says: at least, and at most.
+/// Frames that a ring holds by default: at least, and at most.
 const RING_MIN: usize = 1 << 12;
 const RING_MAX: usize = 1 << 17;
 /// The shortest stream, seconds.
@@ -73,7 +73,7 @@ pub struct StreamConfig {
     pub pps: Option<f64>,
     /// Bytes of a frame with its check sequence, as RFC 2544 counts them.
     pub frame_bytes: u16,
-    /// How long the stream goes on.
+    /// How long the stream lasts.
     pub seconds: f64,
     /// Flows that take turns, with pseudorandom addresses and ports (RFC 4814).
     pub flows: u32,
@@ -81,12 +81,12 @@ pub struct StreamConfig {
     pub pattern: Pattern,
     /// Whether a second stream goes the other way.
     pub both: bool,
-    /// Who takes stamps.
+    /// What takes stamps.
     pub stamps: StampChoice,
     /// How frames are sent.
     pub transmit: TransmitChoice,
-    /// How long the last frames are waited for, seconds, beyond what the device's files say (RFC 2544, 23): what comes
-    /// later is lost.
+    /// How long the last frames are waited for, seconds, beyond the delays in the device's files (RFC
+    /// 2544, 23): later frames count as lost.
     pub wait: f64,
     /// Seconds of calibration over a bare wire, by the same stream; 0 leaves it out.
     pub calibration: f64,
@@ -124,10 +124,10 @@ impl Default for StreamConfig {
 }
 
 impl StreamConfig {
-    /// Reads a STREAM.toml; files that it names are seen from its folder.
+    /// Reads a STREAM.toml; paths in it are relative to its folder.
     ///
     /// # Errors
-    /// When it cannot be read or says something unknown; one line says what and where.
+    /// When it cannot be read or has an unknown key; one line says what and where.
     pub fn read(path: &Path) -> Result<StreamConfig> {
         let mut config: StreamConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -143,10 +143,10 @@ impl StreamConfig {
         Ok(config)
     }
 
-    /// Checks what it says.
+    /// Checks the values.
     ///
     /// # Errors
-    /// One line names the key and what it may be.
+    /// One line names the key and its valid values.
     pub fn check(&self) -> Result<()> {
         if let Some(pps) = self.pps {
             ensure!(
@@ -208,10 +208,10 @@ impl StreamConfig {
         self.ring.map_or(usual, |ring| ring as usize)
     }
 
-    /// The streams that it asks for, the clients' first. Reads the capture of the pattern, if it has one.
+    /// The configured streams, the clients' first. Reads the capture of the pattern, if it has one.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// When the capture cannot be read.
     pub fn streams(&self) -> Result<Vec<StreamSettings>> {
         let spacing = self.pattern.spacing()?;
         let own = match &spacing {

@@ -1,9 +1,9 @@
 //! Streams that put the stress of a lab run on a device by other means: Harpoon's comparison with constant spacing (6.3).
 //!
-//! Harpoon's packets have the burstiness and the sizes that TCP and the files give them. An open-loop generator of the same
-//! bit rate has to be given both, so the settings span what there may be: bursts of 1, a quarter, a half, three quarters
-//! and all of the 930 frames that RFC 2285 recommends at most, of 1,500 bytes; and evenly spaced packets of 40 and
-//! 1,500 bytes and of the trimodal mix.
+//! Harpoon's packets have the burstiness and the sizes that TCP and the files give them. An open-loop generator of the
+//! same bit rate must be given both, so the settings span the possible values: bursts of 1, a quarter, a half, three
+//! quarters and all of the 930 frames that RFC 2285 recommends at most, of 1,500 bytes; and evenly spaced packets of 40
+//! and 1,500 bytes and of the trimodal mix.
 
 use std::path::Path;
 

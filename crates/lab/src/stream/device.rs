@@ -33,7 +33,7 @@ pub struct Asked {
     pub dut: DutKind,
     /// What a fault box does.
     pub fault: Option<FaultSpec>,
-    /// What our router is, if that is said.
+    /// The file of our router, if one is given.
     pub router: Option<RouterFile>,
     /// The rules of a packet filter, if they are given.
     pub rules: Option<Rules>,
@@ -59,10 +59,10 @@ impl Asked {
         }
     }
 
-    /// Reads what the device's files say.
+    /// Reads the device's files.
     ///
     /// # Errors
-    /// When they are not what they should be.
+    /// When a file is invalid.
     pub fn new(config: &StreamConfig) -> Result<Asked> {
         Ok(Asked {
             dut: config.dut,
@@ -75,7 +75,7 @@ impl Asked {
         })
     }
 
-    /// The longest that a frame may stay in the device, by what its files say.
+    /// The longest that a frame may stay in the device, according to its files.
     pub fn longest_stay(&self) -> Span {
         match self.dut {
             DutKind::Fault => self.fault.as_ref().map_or(Span::ZERO, |fault| fault.longest_stay()),
@@ -111,7 +111,7 @@ pub struct Device<'a> {
     _programs: Option<AttachedXdp>,
 }
 
-/// What a device says of itself afterwards.
+/// What a device reports afterwards.
 pub struct DeviceSeen {
     /// Our router.
     pub router: Option<RouterSeen>,
@@ -122,7 +122,7 @@ pub struct DeviceSeen {
 }
 
 impl<'a> Device<'a> {
-    /// Starts it in a testbed whose links are down, and takes these up.
+    /// Starts the device in a testbed whose links are down, and brings them up.
     ///
     /// # Errors
     /// When it cannot be started; one line says what it needs.

@@ -1,4 +1,4 @@
-//! The two ends of a stream: an interface each, in a namespace, and what frames from there say.
+//! The two ends of a stream: an interface each, in a namespace, and the addresses in its frames.
 
 use std::net::{IpAddr, Ipv4Addr};
 

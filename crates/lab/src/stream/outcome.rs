@@ -1,4 +1,5 @@
-//! The result of a stream, `result.json`: rates, packets by fate, delays, pacing, and whether it may be believed.
+//! The result of a stream, `result.json`: rates, packets by fate, delays, pacing, and whether it is
+//! valid.
 
 use nilometer_profile::Direction;
 use nilometer_profile::stream::StreamSettings;
@@ -91,7 +92,7 @@ pub struct StreamOutcome {
     pub why: Vec<String>,
 }
 
-/// The bare wire beside the device, by the same stream.
+/// The bare wire for comparison with the device, measured by the same stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireOutcome {
     /// Delay over it.
@@ -123,15 +124,15 @@ pub struct Outcome {
     pub frame_bytes: f64,
     /// Flows that took turns.
     pub flows: u32,
-    /// How long the stream was to go on.
+    /// How long the stream was to last.
     pub seconds: f64,
     /// How long the last frames were waited for, seconds, beyond their stay in the device.
     #[serde(default)]
     pub wait_s: f64,
-    /// What the tags said of their run: a number drawn anew each time.
+    /// The run number in the tags, drawn anew each time.
     #[serde(default)]
     pub run: u32,
-    /// Who took stamps.
+    /// What took stamps.
     pub stamps: Stamps,
     /// How frames were sent.
     #[serde(default)]
@@ -166,14 +167,14 @@ pub struct Outcome {
     pub stolen_percent: f64,
     /// How often the kernel broke off its receiving work, of all interfaces of the machine.
     pub squeezed: u64,
-    /// What the fault box says that it did, where it was the device.
+    /// The fault box's own counts, where it was the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultTruth>,
     /// Rows of the table of frames, and frames that have none.
     pub rows: [u64; 2],
 }
 
-/// What the fault box says that it did.
+/// The fault box's own counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultTruth {
     /// Packets that it was given.
@@ -217,7 +218,7 @@ fn pacing(histogram: &Histogram) -> Option<Pacing> {
     })
 }
 
-/// How long the sender took, seconds: at least as long as the stream was to go on.
+/// How long the sender took, seconds: at least as long as the stream was to last.
 fn sending_s(seen: &StreamSeen, length_s: f64) -> f64 {
     f64::max(length_s, seen.paced.last_sent_ns as f64 / 1e9)
 }

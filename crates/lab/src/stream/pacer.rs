@@ -1,9 +1,9 @@
 //! The pacer: sends each frame of a schedule at its time, spinning for the last of the wait.
 //!
 //! A pacer whose frames are too close to sleep between them takes its turns in the real-time class
-//! ([`nilometer_linux::rt_throttling`]). The next frame is made while the time is not yet come, so that nothing but the call stands between a frame's
-//! time and its departure. Where the pacer falls behind, all that is due goes out in one call, up to a batch. How
-//! late each frame was the stamps tell.
+//! ([`nilometer_linux::rt_throttling`]). The next frame is made before its time has come, so that only the call lies
+//! between a frame's time and its departure. Where the pacer falls behind, all frames due go out in one call, up to a
+//! batch. The stamps show how late each frame was.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -163,8 +163,8 @@ pub(super) fn pace_live(
     })
 }
 
-/// Has the kernel run the program until all frames are made. One call goes on until [`watch_live`] ends it, as one after
-/// another leaves a gap.
+/// Has the kernel run the program until all frames are made. One call lasts until [`watch_live`] ends it, because
+/// consecutive calls leave a gap.
 fn run_live(even: &Even, sender: &mut LiveSender, stop: &AtomicBool) -> Result<u64> {
     let (mut turns, mut sent) = (Turns::new(), 0);
     while sent < even.frames && !stop.load(Relaxed) {
@@ -220,7 +220,7 @@ fn send(
     Ok(true)
 }
 
-/// Returns at a time of the monotonic clock, or as soon as it is to stop; says what time it is.
+/// Returns at a time of the monotonic clock, or as soon as `stop` is set; gives the current time.
 fn wait_until(due_ns: u64, turns: &mut Turns, stop: &AtomicBool) -> u64 {
     loop {
         let now = monotonic_ns();

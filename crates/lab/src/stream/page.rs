@@ -1,4 +1,4 @@
-//! The page of a stream: what was sent and what came, its delays beside the wire's.
+//! The page of a stream: what was sent and received, its delays beside the wire's.
 
 use nilometer_report::format::{NOT_MEASURED, count, significant, time_ns};
 use nilometer_report::heading::{Heading, words};

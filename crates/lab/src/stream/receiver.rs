@@ -64,7 +64,8 @@ pub(super) struct Patience {
     pub wait: Duration,
 }
 
-/// Reads until all senders have told by `paced` that they are done and nothing more is to come.
+/// Reads until all senders have reported by `paced` that they are done and no more frames are
+/// expected.
 ///
 /// # Errors
 /// When an interface is gone.
@@ -163,7 +164,7 @@ impl StreamAccount<'_> {
     }
 }
 
-/// The number that a frame's tag says, if it is one of this stream.
+/// The number in a frame's tag, if it belongs to this stream.
 fn sequence_of(arrival: &Arrival<'_>, maker: &FrameMaker) -> Option<u64> {
     let bytes: &[u8; TAG_BYTES] = arrival.frame.get(TAG_AT..TAG_AT + TAG_BYTES)?.try_into().ok()?;
     let tag = Tag::find(bytes)?.tag;

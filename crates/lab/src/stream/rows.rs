@@ -1,4 +1,5 @@
-//! Rows of a stream's frames, written by a thread that no other waits for: what it cannot keep up with is counted.
+//! Rows of a stream's frames, written by a thread that no other waits for: rows that it cannot keep up with are
+//! counted.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -47,13 +48,13 @@ pub struct RowsWritten {
     pub failure: Option<String>,
 }
 
-/// Bytes of the table of so many frames, about.
+/// The approximate size in bytes of a table of `frames` frames.
 pub fn estimate_bytes(frames: u64) -> u64 {
     frames * ROW_BYTES
 }
 
 impl Rows {
-    /// Begins the table, within so many bytes of disk.
+    /// Begins the table, within a budget of disk in bytes.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -98,7 +99,8 @@ impl Rows {
         }
     }
 
-    /// Completes the table. Where it cannot be written, as on a disk that is full, there is none, and no row has a place.
+    /// Completes the table. Where it cannot be written, as on a full disk, there is no table, and no row counts as
+    /// written.
     ///
     /// # Panics
     /// Never: rows are finished once.

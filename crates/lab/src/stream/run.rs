@@ -39,7 +39,7 @@ const RESULT_FILE: &str = "result.json";
 const CONFIG_FILE: &str = "stream.toml";
 /// How often a line is printed.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Who stamps live frames.
+/// What stamps live frames.
 const LIVE_STAMP: &str = "the program that makes live frames, before the driver";
 
 /// Options of a run beside its configuration.
@@ -227,10 +227,11 @@ fn directions(seen: &Seen, streams: &[StreamSettings]) -> Vec<StreamOutcome> {
     seen.streams.iter().zip(streams).map(|(seen, one)| StreamOutcome::of(seen, one)).collect()
 }
 
-/// Runs it. `lines` prints a line a second; `stop` ends it early and keeps what was seen.
+/// Runs a stream. `lines` prints a line a second; `stop` ends it early and keeps the results so
+/// far.
 ///
 /// # Errors
-/// One line says what the configuration, the system or the disk would not let us do.
+/// One line says what the configuration, the system or the disk did not permit.
 pub fn run(
     config: &StreamConfig,
     options: &RunOptions,
@@ -306,7 +307,7 @@ pub fn run(
     Ok(Ended { outcome, kept, is_interrupted })
 }
 
-/// Begins the table of frames, and says beforehand how large it will be where it does not fit.
+/// Begins the table of frames, and reports its expected size beforehand if that does not fit.
 fn begin_rows(
     config: &StreamConfig,
     streams: &[StreamSettings],
@@ -342,7 +343,7 @@ fn truth(counts: nilometer_sim::fault::FaultCounts) -> FaultTruth {
     }
 }
 
-/// Writes result, configuration and page; says where they are.
+/// Writes result, configuration and page; returns where they are.
 fn kept(
     config: &StreamConfig,
     options: &RunOptions,

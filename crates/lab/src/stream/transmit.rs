@@ -1,8 +1,8 @@
 //! How the frames of a stream are sent: by a packet socket, or as XDP live frames, which a program makes.
 //!
 //! A packet socket sends any pattern, some 0.3 to 0.9 million frames a second. Live frames ([`nilometer_linux::stamp::live`])
-//! are of one size and evenly spaced or in bursts, and go up to some millions. Of constant spacing several go
-//! together where the rate is high: the slip of all but the last is part of `pacing_ns`.
+//! are of one size and evenly spaced or in bursts, and go up to some millions. With constant spacing several
+//! leave together where the rate is high: the slip of all but the last is part of `pacing_ns`.
 
 use anyhow::{Result, ensure};
 use nilometer_linux::stamp::live::LIVE_BATCH_MAX;
@@ -48,7 +48,7 @@ pub struct Transmission {
     pub by: String,
     /// Frames of constant spacing that leave together.
     pub batch: u32,
-    /// What that means, or why live frames were not chosen where the rate asks for them.
+    /// The consequence, or why live frames were not chosen although the rate calls for them.
     pub note: String,
 }
 

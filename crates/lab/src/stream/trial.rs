@@ -1,4 +1,4 @@
-//! One trial: streams between two ends, sent and received, and whether the instrument may be believed.
+//! One trial: streams between two ends, sent and received, and whether the instrument was accurate.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -38,10 +38,10 @@ const LEAD: Duration = Duration::from_millis(50);
 const RETURNED: usize = 1 << 10;
 /// How long copies of what has come are waited for.
 const SETTLE: Duration = Duration::from_millis(30);
-/// Stamps of departures are kept for so many seconds until they are read: few, as a ring that a cache holds costs the
-/// sender less.
+/// Stamps of departures for this many seconds are kept until they are read: few, as a ring that fits a
+/// cache costs the sender less.
 const DEPARTURES_S: f64 = 0.1;
-/// At least so many, and at most.
+/// The least and the greatest number of them.
 const DEPARTURES: [usize; 2] = [1 << 12, 1 << 18];
 /// Frames whose fate may be open beyond those that the wait explains.
 const WINDOW_SLACK: usize = 1 << 16;
@@ -51,7 +51,7 @@ const WINDOW_MAX: usize = 1 << 22;
 /// How a trial is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instrument {
-    /// Who takes stamps.
+    /// What takes stamps.
     pub stamping: Stamping,
     /// How frames are sent.
     pub transmit: Transmit,
@@ -76,7 +76,7 @@ pub struct Trial<'a> {
     pub stay: Span,
     /// The device's threads, which are kept off the sender's processor.
     pub apart: &'a [i32],
-    /// What its tags say of their run ([`new_run`]).
+    /// The run number in its tags ([`new_run`]).
     pub run: u32,
     /// How long the last frames are waited for, beyond their stay in the device: what comes later is lost.
     pub wait: Span,
@@ -112,11 +112,11 @@ pub struct StreamSeen {
 /// What was seen in a trial.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What its tags said of their run.
+    /// The run number in its tags.
     pub run: u32,
     /// By stream.
     pub streams: Vec<StreamSeen>,
-    /// Who took the stamps of arrivals, in words.
+    /// What took the stamps of arrivals, in words.
     pub arrivals: &'static str,
     /// What happened to the machine.
     pub machine: MachineSeen,
@@ -191,7 +191,7 @@ pub fn play(
     Ok(Seen { run: trial.run, streams: streams.collect::<Result<_>>()?, arrivals, machine })
 }
 
-/// What the tags of a trial are to say of their run: another number each time, so that frames of an earlier run that a
+/// A run number for the tags of a trial: another one each time, so that frames of an earlier run that a
 /// device still holds are not taken for this one's.
 pub fn new_run() -> u32 {
     RandomState::new().hash_one("run") as u32
@@ -215,8 +215,8 @@ fn counted(sent: u64, came: u64) -> Counts {
     Counts { entered: sent, left: came, matched, lost, originated, ..Counts::default() }
 }
 
-/// What the device did wrong. Where frames are missing of which the instrument may have lost some, the device is not said to
-/// have passed nothing.
+/// The device's faults. Where the instrument may have lost some of the missing frames, faults of loss are
+/// left out.
 fn faults(watch: &DeviceWatch, missing: u64) -> Vec<DeviceFault> {
     let mut faults = watch.faults();
     let is_of_loss = |kind: &FaultKind| {

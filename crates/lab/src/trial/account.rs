@@ -1,4 +1,4 @@
-//! The account: all that a run is judged from.
+//! The account: everything that a run is judged by.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct RunRecord<'a> {
     pub config: &'a LabConfig,
     /// The command that repeats the run.
     pub command: &'a str,
-    /// The model and what was said about it.
+    /// The model and the messages about it.
     pub estimate: &'a Estimate,
     /// The plan.
     pub plan: &'a Plan,
@@ -28,7 +28,7 @@ pub struct RunRecord<'a> {
     pub wire: Option<&'a LegOutcome>,
     /// Where the page will be.
     pub page: &'a Path,
-    /// What our router was to be, if that was said.
+    /// The file of our router, if one was given.
     pub router: Option<&'a RouterFile>,
     /// The round trips of the original, where they are played.
     pub round_trips: Option<RoundTripsOutcome>,

@@ -1,4 +1,4 @@
-//! What a run changes about its model: its speed, whether it is paced and plays round trips, and how much of it there is.
+//! What a run changes about its model: its speed, its pacing, its round trips, and its amount.
 
 use anyhow::{Result, bail};
 use nilometer_traffic::TrafficModel;
@@ -11,7 +11,7 @@ use super::round_trips::PlayRoundTrips;
 /// Applies `--speed`, `--unpaced` and `--round-trips` to the model's connection vectors.
 ///
 /// # Errors
-/// If one is set and the model has none, or if round trips are demanded and no handshake tells any.
+/// If one is set and the model has none, or if round trips are demanded and no handshake shows any.
 pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
     let demands_round_trips = config.round_trips == PlayRoundTrips::Always;
     let Some(vectors) = &mut model.vectors else {

@@ -1,13 +1,13 @@
-//! Inputs apart in time: whether a model of them would be of nothing for the most part.
+//! Inputs far apart in time: whether a model of them would be mostly empty.
 //!
 //! A model divides the time from the first start to the last end of all inputs into three to twelve
-//! intervals. Inputs that follow one another fill them. Inputs that are days or years apart, given together
-//! by mistake, make it a model of their distance: everything lies in the first and the last interval, all
-//! between is empty, and fitted into a minute each input is a burst. So the time that lies *between* inputs
-//! is added up, where none of them has any traffic, and held against the whole: when it is more than half,
-//! most of the model's time is empty, whatever its interval is. A gap no longer than the bound of
-//! inter-connection times is no gap, because sessions wait as long. What pauses within an input
-//! is its own affair.
+//! intervals. Inputs that follow one another fill them. If inputs that are days or years apart are given
+//! together by mistake, the model is one of their distance: everything lies in the first and the last
+//! interval, all between is empty, and fitted into a minute each input is a burst. So the time *between*
+//! inputs, where none of them has any traffic, is added up and compared with the whole: when it is more
+//! than half, most of the model's time is empty, whatever its interval is. A gap no longer than the bound
+//! of inter-connection times does not count, because sessions wait that long. Pauses within an input do not
+//! count either.
 
 use nilometer_files::input::summary::InputSpan;
 

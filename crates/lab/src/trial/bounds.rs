@@ -1,4 +1,4 @@
-//! What `--check` holds a run to, and what of its result is out of bounds.
+//! The bounds of `--check`, and which results of a run violate them.
 
 use nilometer_likeness::Verdict;
 
@@ -15,12 +15,12 @@ const VOLUME_RATIO: core::ops::RangeInclusive<f64> = 0.95..=1.05;
 /// What `--check` holds a run to, beside bounds that are fixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Laws of which there is too little to tell may pass.
+    /// Whether laws with too few samples to judge may pass.
     pub allows_few: bool,
     /// The share of packets that the device may lose, 0 to 1.
     pub loss_max: f64,
-    /// By how much the 99th percentile of the device's delay may exceed that of the bare wire (or 0, where there
-    /// is none), ns.
+    /// By how much the 99th percentile of the device's delay may exceed that of the bare wire, or 0
+    /// where there was no calibration, ns.
     pub delay_max_ns: f64,
 }
 
@@ -86,7 +86,7 @@ fn of_the_device(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
     found
 }
 
-/// The bounds of `--check`: what is out of them, or rests on too few samples to tell, in plain words;
+/// The bounds of `--check`: violations, and results from too few samples to judge, in plain words;
 /// empty when all hold.
 pub fn out_of_bounds(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
     let allows_few = bounds.allows_few;

@@ -1,12 +1,12 @@
 //! Delays by forwarding path: packets that the kernel forwarded (flow offload), and those that passed our router's
 //! pipeline.
 //!
-//! Nothing in a packet says which path it took. The router logs from when to when each flow was offloaded, and the meter
-//! knows from when to when each packet was in the device: one that entered and left while its flow was offloaded took
-//! the kernel's path, one that met no offload of its flow passed the pipeline. What was in the device while its flow's
-//! offload began or ended is undetermined, as the meter's clock and the router's agree to a millisecond, no better.
-//! A flow whose packets follow each other in the ring within 30 µs keeps to the ring for so long, although it is
-//! offloaded, so that they keep their order: under such load packets of the pipeline are counted as offloaded, and
+//! Nothing in a packet says which path it took. The router logs when each flow was offloaded, and the meter knows
+//! when each packet was in the device: one that entered and left while its flow was offloaded took the kernel's path,
+//! one that met no offload of its flow passed the pipeline. The path of a packet that was in the device when its
+//! flow's offload began or ended is undetermined, as the meter's clock and the router's agree only to a millisecond.
+//! A flow whose packets follow each other in the ring within 30 µs stays in the ring as long as they do, although it
+//! is offloaded, so that they keep their order: under such load packets of the pipeline are counted as offloaded, and
 //! `paths.shortcut` of the router's tally, which the kernel's program counts itself, is below their number.
 
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ nilometer_wire::named! {
     }
 }
 
-/// From when to when a flow was offloaded, by the meter's time; the last may go on.
+/// When a flow was offloaded, by the meter's time; the last interval may still be open.
 type OffloadIntervals = Vec<[u64; 2]>;
 
 /// Delays by forwarding path.

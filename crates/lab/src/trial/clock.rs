@@ -1,8 +1,8 @@
 //! The original's own clock, with its long silences cut short.
 //!
-//! Captures that were put together of several, or left running over a weekend, have hours in which no TCP passes.
-//! No run waits for them: of a silence of more than an hour as much is left as tells one session from the next.
-//! What is within an hour is left as it was, as that is what keep-alive connections are made of.
+//! Captures that were joined from several, or left running over a weekend, have hours in which no TCP passes. No
+//! run waits for them: a silence of more than an hour is cut to the length that separates one session from the
+//! next. Shorter silences are left as they were, because keep-alive connections consist of them.
 
 use super::input_warning::InputWarning;
 
@@ -27,8 +27,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of packets that passed in these seconds since 1970, in their order, where a silence tells a session
-    /// from the next from `bound_s` on.
+    /// The clock of packets that passed in these seconds since 1970, in their order, where a silence of `bound_s`
+    /// or more separates sessions.
     pub fn of(seconds: impl Iterator<Item = u64>, bound_s: f64) -> Clock {
         let kept_s = (bound_s.ceil() as u64).saturating_add(1).min(SILENCE_S);
         let (mut cuts, mut before, mut left_out_ns) = (Vec::new(), None, 0);
@@ -44,8 +44,8 @@ impl Clock {
         Clock { cuts }
     }
 
-    /// What it shows at a moment; both ns since 1970, and the same until the first cut. It stands still in what is
-    /// left out.
+    /// What the clock shows at a moment; both ns since 1970, and equal until the first cut. It stands still during
+    /// cuts.
     pub fn at(&self, ns: u64) -> u64 {
         let Some(cut) = self.cuts.partition_point(|cut| cut.begins_ns <= ns).checked_sub(1) else {
             return ns;
@@ -54,7 +54,7 @@ impl Clock {
         ns.max(cut.ends_ns) - cut.left_out_ns
     }
 
-    /// What a person should know of it.
+    /// A warning about the cuts, if there are any.
     pub fn warning(&self) -> Option<InputWarning> {
         let &Cut { left_out_ns, .. } = self.cuts.last()?;
         Some(InputWarning::SilencesCut { count: self.cuts.len(), left_out_ns })

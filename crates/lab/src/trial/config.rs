@@ -1,4 +1,4 @@
-//! The configuration of a lab run: what a LAB.toml may say, and every default.
+//! The configuration of a lab run: the keys of a LAB.toml, and every default.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::wiring::ExternalSection;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
 
-/// The shortest traffic that may be asked for, seconds.
+/// The shortest traffic that may be requested, seconds.
 pub const DURATION_MIN_S: f64 = 0.5;
 
 /// The slowest and the fastest that captures may be played.
@@ -27,7 +27,7 @@ pub const SPEED_MAX: f64 = 1_000.0;
 const RATE_MIN: f64 = 0.001;
 const RATE_MAX: f64 = 1e9;
 
-/// The longest traffic that may be asked for, seconds: a day.
+/// The longest traffic that may be requested, seconds: a day.
 pub const DURATION_MAX_S: f64 = 86_400.0;
 
 /// A LAB.toml.
@@ -58,7 +58,7 @@ pub struct LabConfig {
     pub rate: Option<f64>,
     /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
     pub unpaced: bool,
-    /// Whether the original's round trips are played, as handshakes tell them, by a path on each side of the device.
+    /// Whether the original's round trips are played, as its handshakes show them, by a path on each side of the device.
     pub round_trips: PlayRoundTrips,
     /// Fit all of the original into [`FIT_S`], by its laws: gaps and intervals are divided by its duration /
     /// 60 s, connections and bytes are kept.
@@ -77,21 +77,20 @@ pub struct LabConfig {
     /// The rules of the device `nftables`; in a LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
-    /// The ELF object of the device `xdp`; in a LAB.toml, seen from its folder.
+    /// The ELF object of the device `xdp`; in a LAB.toml, relative to its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
     /// Where the device that the lab did not make stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
-    /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
-    /// LAB.toml, seen from its folder.
+    /// A ROUTER.toml for our router, with the ports `client` and `server`; in a LAB.toml, relative to its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<PathBuf>,
     /// The clock of the run: `real`, or `virtual` with simulated hosts.
     pub clock: Clock,
     /// Whose TCP the hosts have: the kernel's, or ours. Under a virtual clock they are simulated whatever this is.
     pub hosts: HostKind,
-    /// Repeat in virtual time what simulated hosts were told, and compare every frame that they sent.
+    /// Replay the inputs of simulated hosts in virtual time, and compare every frame that they sent.
     pub replay_hosts: bool,
     /// The scheduling class of what is timed: our router and the engines.
     pub scheduling: Class,
@@ -226,12 +225,12 @@ fn prefixes(texts: &[&str]) -> Vec<Prefix> {
     texts.iter().map(|text| text.parse().expect("a built-in prefix")).collect()
 }
 
-/// The client pools where nothing else is said.
+/// The default client pools.
 pub fn default_clients() -> Vec<Prefix> {
     prefixes(&["198.18.0.0/16", "fd00:18::/112"])
 }
 
-/// The server pools where nothing else is said.
+/// The default server pools.
 pub fn default_servers() -> Vec<Prefix> {
     prefixes(&["198.19.0.0/17", "fd00:19::/112"])
 }
@@ -445,7 +444,7 @@ impl LabConfig {
         self.hosts == HostKind::Simulated || self.clock == Clock::Virtual
     }
 
-    /// Whether a run of this configuration plays the original's round trips if its original tells any.
+    /// Whether a run of this configuration plays the original's round trips if its original shows any.
     pub fn may_play_round_trips(&self) -> bool {
         let has_sides = self.path.is_none() && self.dut != DutKind::External;
         self.round_trips != PlayRoundTrips::Never && has_sides && self.plays_connections()

@@ -1,9 +1,9 @@
-//! Observes a sample of the original's sessions: of all of it where that is wanted (`--spread`), or of a part that has
-//! more connections than a model holds.
+//! Observes a sample of the original's sessions: from all of it (`--spread`), or from a part that has more
+//! connections than a model holds.
 //!
 //! The packets of such an original are read twice more. First its connections are followed, only what is needed to
 //! group them into sessions is kept, and sessions are drawn (`conversation::drawn`). Then the packets of these are
-//! observed, by the time at which they are played: what comes of it is the original of which the copy is made, and
+//! observed, by the time at which they are played: the result is the original from which the copy is made, and
 //! against which it is judged.
 
 use anyhow::{Result, bail};
@@ -231,7 +231,7 @@ fn observe_moved(
     Ok(observed)
 }
 
-/// What a person should know of a draw from all, of which this much is within the run.
+/// A warning about a draw from all sessions; `within` is the part inside the run.
 pub fn sessions_drawn(drawn: &Drawn, within: Bin, chosen: &Chosen) -> InputWarning {
     let (all, took) = (drawn.all, drawn.drawn);
     let rate = within.octets as f64 / chosen.part.seconds;

@@ -1,9 +1,10 @@
-//! What the devices of two runs did, side by side: volumes, completion times, delay and loss.
+//! The devices of two runs compared: volumes, completion times, delay and loss.
 //!
 //! Each figure of both runs stands beside their difference and the noise: how far apart two runs through one device
-//! would be by chance, in 95 of 100 cases. Of a share that is the usual interval of a difference of two shares, of a
-//! quantile the distance between order statistics (their ranks vary as a binomial variable does), both as if packets
-//! and connections were independent. They are not quite, so that a little more than the noise is not yet a difference.
+//! would be by chance, in 95 of 100 cases. For a share that is the usual interval of a difference of two shares, for
+//! a quantile the distance between order statistics (their ranks vary as a binomial variable does), both as if
+//! packets and connections were independent. They are not quite, so a value slightly above the noise is not yet a
+//! difference.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

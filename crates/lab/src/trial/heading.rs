@@ -1,4 +1,4 @@
-//! The heading: what a page says of the run itself, its machine and its files.
+//! The heading: a page's summary of the run, its machine and its files.
 
 use std::path::Path;
 

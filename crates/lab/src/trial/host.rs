@@ -1,9 +1,10 @@
-//! What this host cannot hold of a plan, known from the calibration before the device sees a packet.
+//! Which parts of a plan this host cannot keep up with, known from the calibration before the device sees a
+//! packet.
 //!
-//! The calibration plays the plan's first connections over a bare wire, so that whatever is late there is the host's.
-//! How late it starts connections says which gaps it cannot keep, and how much longer transfers take than in the
-//! original which rates. Where the plan's busiest second has many times the connections, or the bytes, of those that
-//! were calibrated, the calibration says nothing about that second.
+//! The calibration plays the plan's first connections over a bare wire, so any lateness there is the host's. How
+//! late it starts connections shows which gaps it cannot keep; how much longer transfers take than in the original
+//! shows which rates it cannot keep. Where the plan's busiest second has many times the connections, or the bytes,
+//! of those that were calibrated, the calibration says nothing about that second.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +20,9 @@ const BUSIER: u64 = 10;
 const STARTS_EASY: u64 = 1_000;
 /// Bits a second that any host carries over a bare wire.
 const BITS_EASY: f64 = 1e9;
-/// Transfers that take so long in the original tell whether the host keeps their rate, ns.
+/// Transfers that take at least this long in the original show whether the host keeps their rate, ns.
 const TRANSFER_NS: u64 = 50_000_000;
-/// So many of them at least.
+/// The least number of them for a verdict.
 const TRANSFERS_MIN: usize = 10;
 /// Times as long as in the original, beyond which it does not.
 const LONGER: f64 = 1.1;
@@ -63,7 +64,7 @@ pub enum HostWarning {
     TransfersSlower {
         /// Times as long.
         median: f64,
-        /// How many transfers tell that.
+        /// The number of transfers behind the median.
         transfers: usize,
     },
     /// More connections a second are planned than were tried.
@@ -92,7 +93,8 @@ pub enum HostWarning {
     },
 }
 
-/// What the connections that were started over the wire, by their place among them, and the plan say of this host.
+/// Warnings about this host, from the connections that were started over the wire, by their place among them, and
+/// from the plan.
 pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<HostWarning> {
     let mut late_ns: Vec<u64> = { executions.iter() }
         .filter(|done| !matches!(done.outcome, Outcome::NotStarted))
@@ -122,7 +124,7 @@ pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -
     found
 }
 
-/// What is to be said where transfers over the wire took longer than the original's.
+/// A warning if transfers over the wire took longer than the original's.
 fn slower(
     plan: &Plan,
     head: &[PlannedConnection],

@@ -110,7 +110,8 @@ impl Hosts {
         }
     }
 
-    /// What they came to, where the kernel's engines said this much.
+    /// The outcome of the hosts; `executions` and the server's report are those of the kernel's
+    /// engines.
     ///
     /// # Errors
     /// When a simulated host failed.
@@ -189,8 +190,8 @@ impl Servers {
 }
 
 /// The servers of a run. They have no limits: only the run's own clients can reach a namespace
-/// without a name, they end with the run, and the device may be as slow as it likes. Whom the server gave
-/// up would be missing from the result.
+/// without a name, they end with the run, and the device may be arbitrarily slow. Clients that the
+/// server gave up would be missing from the result.
 fn files(config: &LabConfig) -> ServerConfig {
     let port = config.traffic.port;
     let any = [

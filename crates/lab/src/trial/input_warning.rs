@@ -1,4 +1,4 @@
-//! Warnings about the original: what of it is played, and what of it cannot be known.
+//! Warnings about the original: which parts of it are played, and what cannot be known about it.
 
 use chrono::DateTime;
 use nilometer_report::format::{percent, plain};
@@ -49,7 +49,7 @@ pub enum InputWarning {
     /// Traffic that is not TCP: what it is, and its share of the part's bytes.
     #[error("{}: TCP alone is played.", shares(.0))]
     BesideTcp(Vec<(&'static str, f64)>),
-    /// Records, which do not tell exchanges.
+    /// Records, which do not show exchanges.
     #[error(
         "The inputs are flow records: each connection is played as one exchange, over the time that it took. \
          Exchanges and pauses within it, and sizes of packets, are not known and not judged."
@@ -84,7 +84,7 @@ pub enum InputWarning {
         /// When it begins.
         start_s: f64,
     },
-    /// A flag asks for more than there is.
+    /// A flag requests more than there is.
     #[error(
         "the original lasts {whole_s:.1} s and is played to its end, though {flag} asks for {until_s:.1} s: \
          nothing is repeated"
@@ -94,7 +94,7 @@ pub enum InputWarning {
         whole_s: f64,
         /// The flag.
         flag: &'static str,
-        /// Until when it asks for.
+        /// The end that it requests.
         until_s: f64,
     },
     /// Sessions drawn from all of the original.
@@ -165,7 +165,7 @@ pub enum InputWarning {
     },
 }
 
-/// The sentences of what is to be said.
+/// The sentences of the warnings found.
 pub fn texts<const N: usize>(found: [Option<InputWarning>; N]) -> impl Iterator<Item = String> {
     found.into_iter().flatten().map(|warning| warning.to_string())
 }
@@ -182,7 +182,7 @@ fn moment(ns: u64) -> String {
     date.map_or_else(|| format!("{ns} ns"), |date| date.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
-/// A length of time in the largest unit of which it has two.
+/// A length of time in the largest unit that fits in it twice.
 fn length(ns: u64) -> String {
     let units = [(DAY_NS, "days"), (HOUR_NS, "hours"), (MINUTE_NS, "minutes")];
     let fits = units.iter().find(|(unit, _)| ns >= 2 * unit);

@@ -1,4 +1,5 @@
-//! The judge: what the meter saw joined to what the engine did, and both held against the plan.
+//! The judge: the meter's observations joined to the engine's actions, and both compared with the
+//! plan.
 //!
 //! The engine knows which connection was which session's and when it called `connect`; the meter
 //! knows what passed. The five-tuple joins them (and, where a port was used again, the start). Sizes

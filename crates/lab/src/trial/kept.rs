@@ -1,4 +1,4 @@
-//! The configuration as it is kept among the results: its files beside it, called by names of their own.
+//! The configuration as it is kept among the results: its files beside it, under names of their own.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Why connections were started late: the cause that the machine's own sums name, and its remedy.
+//! Why connections were started late: the cause that the machine's own counters point to, and its
+//! remedy.
 
 use nilometer_linux::scheduling::{Class, Granted, Role};
 

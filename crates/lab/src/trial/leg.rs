@@ -54,7 +54,7 @@ pub struct Leg<'a> {
     pub dut: DutKind,
     /// The lab's configuration.
     pub config: &'a LabConfig,
-    /// What our router is to be, if that is said.
+    /// The file of our router, if one is given.
     pub router: Option<&'a RouterFile>,
     /// What the paths in front of the device and behind it do, where there are such.
     pub paths: [Option<&'a Paths>; 2],
@@ -168,7 +168,7 @@ fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
     texts.iter().map(|text| text.to_string().parse()).collect()
 }
 
-/// The testbed that a configuration asks for, links still down.
+/// The testbed of a configuration, links still down.
 fn build_testbed(dut: DutKind, config: &LabConfig, has_paths: [bool; 2]) -> Result<Testbed> {
     Testbed::build(&testbed_config(dut, config, has_paths)?)
 }
@@ -326,7 +326,8 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     Ok(())
 }
 
-/// The longest that a packet may stay in the device by what its file, or the fault box's specification, says.
+/// The longest that a packet may stay in the device according to its file, or the fault box's
+/// specification.
 pub(super) fn longest_stay(leg: &Leg<'_>) -> Span {
     if let Some(spec) = leg.config.fault.as_ref().filter(|_| leg.dut == DutKind::Fault) {
         return spec.longest_stay();

@@ -1,8 +1,9 @@
-//! Losses: what the meter misses on the far side, against what the router says it dropped and why.
+//! Losses: packets that the meter misses on the far side, compared with the router's own drop counts by
+//! reason.
 //!
 //! The meter sees that a packet entered the device and never left; it does not see why. The router counts
-//! by reason, and does not see what it was never handed. Both counts are of the same packets, and they are
-//! of different hands: where they differ, the difference is reported and not adjusted.
+//! by reason, and does not see packets that never reached it. The two counts are of the same packets but
+//! independent: where they differ, the difference is reported and not adjusted.
 
 use std::collections::BTreeMap;
 

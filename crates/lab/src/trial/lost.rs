@@ -1,4 +1,4 @@
-//! Losses as `result.json` tells them: by direction, place and reason, and what nothing explains.
+//! Losses as `result.json` reports them: by direction, place and reason, and those unexplained.
 
 use serde::{Deserialize, Serialize};
 

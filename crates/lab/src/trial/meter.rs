@@ -1,11 +1,9 @@
 //! The passive meter: both hosts' ends of the links watched at once.
 //!
 //! A ring on the client's interface (or at the end of the path in front of the device) and one on the server's (or of
-//! the path behind it) see
-//! every frame with a kernel stamp.
-//! What leaves a host enters the device; what comes in has left it. The same code that meters a
-//! capture turns the client's side into flow records; the profiler matches both sides. The device
-//! itself is never touched, so any device is seen alike.
+//! the path behind it) see every frame with a kernel stamp. A frame that leaves a host enters the device; a frame that
+//! arrives at one has left it. The same code that meters a capture turns the client's side into flow records; the
+//! profiler matches both sides. The device itself is never touched, so every device is measured in the same way.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +37,7 @@ const SILENCE_MAX_NS: u64 = 60_000_000_000;
 const WAIT_MS: u32 = 5;
 const ETHERNET_BYTES: usize = 14;
 
-/// What the meter is told.
+/// The settings of the meter.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The wall clock at the traffic's beginning, ns since 1970.
@@ -54,7 +52,8 @@ pub struct Watch {
     pub stamps: Option<ResultFile>,
     /// How long a packet may stay in the device, beyond what any device may take.
     pub stay: Span,
-    /// How the traffic is observed, as the original was; none where there is none to hold it against.
+    /// How the traffic is observed, as the original was; none where there is no original to compare
+    /// it with.
     pub likewise: Option<Likewise>,
     /// What is known of flow offload by our router; none where it is not the device.
     pub offload: Option<OffloadObservation>,
@@ -128,7 +127,8 @@ pub struct Sighted {
     pub delays: Delays,
     /// What the device did wrong, and when it began.
     pub device: DeviceWatch,
-    /// The same by forwarding path, in the order of [`super::by_path::ForwardingPath::ALL`]; empty where it is not the device.
+    /// Delays by forwarding path, in the order of [`super::by_path::ForwardingPath::ALL`]; empty
+    /// where our router is not the device.
     pub delays_by_path: Vec<Delays>,
     /// By second of the traffic.
     pub seconds: Vec<Second>,
@@ -360,7 +360,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// All that was seen; the rings counted so much.
+    /// All observations; `rings` are the counters of the rings.
     pub(super) fn finish(mut self, rings: [RingStatistics; 2]) -> Result<Sighted> {
         self.by_path.iter_mut().for_each(DelaysByPath::drain_log);
         let mut verdicts = Vec::new();

@@ -1,8 +1,8 @@
-//! The original: a part of what captures hold, observed packet by packet, and the model of its sessions.
+//! The original: a part of the captures, observed packet by packet, and the model of its sessions.
 //!
-//! Captures are read twice. The first time only their volume is taken down, second by second, and the part is
-//! chosen (`part`). The second time the part is observed, by the very code that will observe the copy. Where sessions
-//! are drawn, because that was wanted or there are too many, they are read once more (`drawn`).
+//! Captures are read twice. The first time only their volume is recorded, second by second, and the part is
+//! chosen (`part`). The second time the part is observed, by the same code that will observe the copy. Where
+//! sessions are drawn, on request or because there are too many, they are read once more (`drawn`).
 
 use anyhow::{Result, bail};
 use nilometer_conversation::drawn::Amount;
@@ -27,9 +27,9 @@ use nilometer_files::input::source::EMBEDDED;
 use nilometer_files::input::summary::FlowSummary;
 use nilometer_files::tool;
 
-/// A share of the payload that the capture lost, beyond which it is said.
+/// The share of payload lost by the capture above which a warning is given.
 const LOST_LOW: f64 = 0.01;
-/// A share of bytes beside TCP, beyond which it is said.
+/// The share of bytes other than TCP above which a warning is given.
 const BESIDE_LOW: f64 = 0.001;
 
 /// The original's part, as it was observed.
@@ -40,7 +40,7 @@ pub struct Original {
     pub part: Part,
     /// Bytes of all IP packets of the inputs, of any protocol, in the part or not.
     pub input_octets: u64,
-    /// What its records tell, where it is not packets that were observed.
+    /// Which fields its records have, where it was observed from records and not from packets.
     pub telling: Option<Telling>,
     /// All of the part, where it has more than can be played, and the rest was observed.
     pub whole: Option<Amount>,
@@ -63,7 +63,7 @@ fn lost(observed: &Observed) -> Option<InputWarning> {
     (share > LOST_LOW).then_some(InputWarning::CaptureLost { share })
 }
 
-/// What is not TCP is not played, and said from a thousandth of the bytes on.
+/// A warning about traffic other than TCP, which is not played, from a thousandth of the bytes on.
 pub(super) fn beside_tcp(observed: &Observed) -> Option<InputWarning> {
     let kinds = [("UDP", observed.udp), ("other protocols", observed.others)];
     let shares = kinds.map(|(name, bin)| (name, observed.share(bin)));
@@ -88,7 +88,7 @@ pub fn learn(
     let taken = &mut |ns, packet: &IpPacket| {
         contents.take(packet);
         let at_ns = stamps.next(ns);
-        // (Until one has a stamp there is none to take.)
+        // (Until a packet has a stamp there is no time to use.)
         if matches!(packet.transport, Transport::Tcp(_)) && at_ns > 0 {
             volume.add(at_ns, packet.ip_bytes.into());
         }

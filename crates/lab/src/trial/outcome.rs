@@ -1,4 +1,4 @@
-//! `result.json`: what a run came to, under names fixed for scripts.
+//! `result.json`: the outcome of a run, under names fixed for scripts.
 
 use nilometer_likeness::Likeness;
 use nilometer_linux::port::PortStatistics;
@@ -41,8 +41,8 @@ pub struct Outcome {
     /// The greatest number of connections that were open at once, each from its beginning until its end.
     #[serde(default)]
     pub open_max: u64,
-    /// Events of simulated hosts that were handled later than `simulated.late_bound_ns` after they were due; none where
-    /// the hosts are the kernel's, which does not say.
+    /// Events of simulated hosts that were handled later than `simulated.late_bound_ns` after they were due;
+    /// none where the hosts are the kernel's, which does not report it.
     #[serde(default)]
     pub late_events: Option<u64>,
     /// How late they were, all of them.
@@ -51,8 +51,8 @@ pub struct Outcome {
     /// What simulated hosts did beside their connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedOutcome>,
-    /// SHA-256 of this result without machine, commit, paths, scheduling and this digest: of two runs in virtual time it
-    /// is the same where nothing differs.
+    /// SHA-256 of this result without machine, commit, paths, scheduling and this digest: two runs in virtual
+    /// time have the same one where nothing differs.
     #[serde(default)]
     pub outcome_digest: String,
     /// What was played: `embedded` or the inputs' names.
@@ -135,7 +135,7 @@ pub struct Outcome {
     pub round_trips: Option<RoundTripsOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
-    /// How many of them, the first, were said before the traffic began.
+    /// How many of them, from the first, were reported before the traffic began.
     #[serde(skip)]
     pub said_before: usize,
     /// Absolute path of the page.

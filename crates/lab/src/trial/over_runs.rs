@@ -1,4 +1,4 @@
-//! What several runs came to, as their `result.json` tells it, with 95 % intervals of means over runs.
+//! The outcome of several runs, from their `result.json`, with 95 % intervals of means over runs.
 
 use nilometer_likeness::Verdict;
 use nilometer_stat::ConfidenceInterval;
@@ -28,7 +28,7 @@ pub struct LawOverRuns {
     pub cap: f64,
     /// Distance of copy and original.
     pub distance: OverRuns,
-    /// What was said of it in each run.
+    /// Its verdict in each run.
     pub verdicts: Vec<Verdict>,
 }
 

@@ -1,6 +1,6 @@
-//! Which part of an original is played: all of one that is no longer than the run, else the window of that length that
-//! carries the median of what windows carry (each window begins with a second in which TCP passed), or sessions drawn
-//! from all of it.
+//! Which part of an original is played: the whole of an original no longer than the run, else the window of
+//! that length whose volume is the median of all windows (each window begins with a second in which TCP
+//! passed), or sessions drawn from all of it.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl std::str::FromStr for Part {
 pub struct Wanted {
     /// This part.
     pub part: Option<Part>,
-    /// So many seconds, [`FIT_S`] by default.
+    /// The length in seconds, [`FIT_S`] by default.
     pub duration_s: Option<f64>,
     /// Sessions drawn from all of it, in place of one part.
     pub spread: bool,
@@ -64,7 +64,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// So many bytes passed at this moment, ns since 1970.
+    /// Adds bytes that passed at a moment, ns since 1970.
     pub fn add(&mut self, stamp_ns: u64, bytes: u64) {
         let second = self.seconds.entry(stamp_ns / SECOND_NS).or_default();
         *second = second.saturating_add(bytes);
@@ -109,7 +109,7 @@ impl Volume {
         Chosen { part, first_ns, whole_s, wanted: *wanted }
     }
 
-    /// When the window of so many seconds begins that carries the median of all, ns since 1970.
+    /// When the window of `seconds` with the median volume begins, ns since 1970.
     fn median_window_ns(&self, seconds: f64) -> u64 {
         let length = seconds.ceil() as u64;
         let last = self.seconds.keys().next_back().copied().unwrap_or(0);
@@ -133,8 +133,8 @@ impl Volume {
     }
 }
 
-/// A draw from all of an original. It is of twice the run's length, of which the first half, the lead, is not played:
-/// what is under way when it ends is under way when the run begins.
+/// A draw from all of an original. It has twice the run's length; the first half, the lead, is not played:
+/// connections under way when it ends are under way when the run begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     /// The share of all sessions, 0 to 1.
@@ -207,7 +207,7 @@ impl Chosen {
     }
 }
 
-/// A flag asks for more than there is.
+/// A warning that a flag requests more than there is.
 pub(super) fn short(whole_s: f64, flag: &'static str, until_s: f64) -> Option<InputWarning> {
     (until_s > whole_s + 1.0).then_some(InputWarning::NothingRepeated { whole_s, flag, until_s })
 }

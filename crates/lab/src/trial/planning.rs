@@ -9,10 +9,11 @@ use nilometer_traffic::plan::PlanError;
 use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 
-/// The plan of `model`: of its whole sessions where it has them, else of its laws. The same whatever `threads` is.
+/// The plan of `model`: from its whole sessions where it has them, else from its laws. The plan
+/// does not depend on `threads`.
 ///
 /// # Errors
-/// Why there is none, and what to do.
+/// Why there is no plan, and what to do.
 pub fn plan(model: &TrafficModel, draw: Draw, threads: usize) -> Result<Plan> {
     let mut arrivals = |planner: &Planner, slots| arrivals(planner, slots, threads.max(1));
     vector_plan::plan_of_model(model, draw, &mut arrivals).map_err(advised)

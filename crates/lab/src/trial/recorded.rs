@@ -1,12 +1,12 @@
-//! The original where inputs are flow records: a part of what they tell, connection by connection.
+//! The original where inputs are flow records: a part of the records, connection by connection.
 //!
 //! Records of both directions are joined to connections (`conversation::joined`), whose hosts, starts, gaps, sizes
-//! and durations are the original's, and are played by its clock; within a connection they tell one exchange, over
+//! and durations are the original's, and are played by its clock; each connection is taken as one exchange, over
 //! the time that it took (`conversation::one_exchange`). The copy is judged by the records that the meter makes of
-//! it, joined by the same code, of which no more is used than the original's tell.
+//! it, joined by the same code, using only fields that the original's records have.
 //!
-//! Records of one packet in many tell no connections, and such as have no flags not where these begin and end. Of
-//! those laws are estimated, and fitted into a minute.
+//! Packet-sampled records do not show connections, and records without flags do not show where these begin and
+//! end. From those, laws are estimated, and fitted into a minute.
 
 use std::collections::BTreeMap;
 
@@ -167,10 +167,10 @@ pub fn learn(
     Ok(Learnt::Played(Box::new((estimate, original))))
 }
 
-/// The copy, by the meter's records of traffic that went on from `origin_ns` for `ns`: as much of it as the original's
-/// records tell. Where these count no payload it was inferred from bytes, and that is what the copy was given to send:
-/// so the copy's is what it did send. (Inferred again it would tell how many acknowledgements each had, which take
-/// small requests with them.)
+/// Observes the copy by the meter's records of traffic from `origin_ns` on, for `ns`, using only the fields of the
+/// original's records. Where these count no payload it was inferred from bytes, and the copy was given that to
+/// send; so for the copy the payload really sent is used. (Inferring it again would depend on how many
+/// acknowledgements each connection had, and would lose small requests.)
 pub fn observe(records: &[FlowRecord], telling: Telling, [origin_ns, ns]: [u64; 2]) -> Observed {
     let all = joined(records, Telling { payload: true, ..telling }, None).into_iter();
     // Times are cut to the unit of the original's records, and so is the beginning.

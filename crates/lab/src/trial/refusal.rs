@@ -1,4 +1,5 @@
-//! Refusals of inputs with nothing to play: what there was, why it does not enter, and what would take it.
+//! Refusals of inputs with nothing to play: what they contained, why it cannot be used, and which
+//! command would take it.
 
 use nilometer_flow::record::{TCP, UDP};
 use nilometer_traffic::estimate::EstimateError;
@@ -106,7 +107,7 @@ fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
     )
 }
 
-/// Flow records of which no model can be made.
+/// Flow records from which no model can be made.
 pub fn no_model(names: &str, error: &EstimateError, kinds: &RecordKinds, packets: bool) -> String {
     let advice = match error {
         EstimateError::NoTcp(_) => format!(

@@ -1,8 +1,8 @@
 //! A lab run several times over: each run with a seed of its own, and what they have in common.
 //!
-//! A single run does not show the variation between runs. Run *k* of `DIR` has the seed that was asked for
-//! and *k* - 1 more, and results of its own in `DIR-k`; `DIR` has what all of them came to, with 95 % intervals of
-//! the means over runs (Student's law), since runs are independent and packets within one are not.
+//! A single run does not show the variation between runs. Run *k* of `DIR` has the requested seed plus *k* -
+//! 1, and results of its own in `DIR-k`; `DIR` has the summary of all runs, with 95 % intervals of the means
+//! over runs (Student's law), since runs are independent and packets within one are not.
 
 use nilometer_files::say;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub enum EndedRow {
 /// Makes `count` runs and sums them up.
 ///
 /// # Errors
-/// Where a run fails as [`run_once`] does: the runs before it stay, and the error says which it was. And where
+/// When a run fails as [`run_once`] does: the runs before it stay, and the error names the run. And when
 /// `count` is out of its range.
 pub fn run(
     config: &LabConfig,

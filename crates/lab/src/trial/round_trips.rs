@@ -7,8 +7,8 @@
 //!             handshakes took, each way          took, each way
 //! ```
 //!
-//! Each pair of hosts has its own, the least that one of its handshakes took, or an answer after it. Pairs of which no
-//! handshake was seen, and those that were microseconds apart, have none; a side without any has no box.
+//! Each pair of hosts has its own round trip, the least that one of its handshakes, or an answer after it, took.
+//! Pairs without an observed handshake, and those microseconds apart, have none; a side without any has no box.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,10 +55,10 @@ pub struct RoundTripsOutcome {
     pub server_p50_ns: u64,
 }
 
-/// Refuses what else would be the path, and a side that is not the lab's.
+/// Refuses another path, and a side that is not the lab's.
 ///
 /// # Errors
-/// One line that says what to leave out.
+/// One line that names the option to leave out.
 pub(super) fn check(has_path: bool, is_external: bool) -> Result<()> {
     ensure!(
         !has_path,

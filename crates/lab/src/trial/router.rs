@@ -1,4 +1,5 @@
-//! The router under test: started as its file says, watched while it forwards, stopped with its account.
+//! The router under test: started as its file says, watched while it forwards, stopped with its
+//! final account.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -165,7 +166,7 @@ pub struct RouterUnderTest<'a> {
     file: Option<&'a RouterFile>,
 }
 
-/// What is asked of the driver in one call, so that all of it is of one moment.
+/// What the driver returns in one call, so that all of it is from one moment.
 pub(super) struct RouterAccount {
     tally: Tally,
     courses: Vec<PortCourses>,
@@ -321,7 +322,7 @@ fn account(driver: &mut Driver, filters: u32) -> RouterAccount {
 }
 
 impl RouterAccount {
-    /// That of a router with so many filters.
+    /// The account of a router with `filters` filters.
     pub(super) fn of(
         router: &Router,
         tally: Tally,

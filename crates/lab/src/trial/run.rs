@@ -139,10 +139,10 @@ fn asked(config: &LabConfig) -> Asked {
     }
 }
 
-/// The model, and the original's part where the inputs tell connections that can be played as they were.
+/// The model, and the original's part where the inputs show connections that can be played as they were.
 ///
 /// # Errors
-/// Where an input cannot be read, or holds nothing that can be played as it was asked for.
+/// Where an input cannot be read, or holds nothing that can be played as requested.
 pub fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Original>)> {
     let mut why = None;
     if config.plays_vectors() {

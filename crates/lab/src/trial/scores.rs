@@ -1,4 +1,4 @@
-//! What the hosts of a leg perform, and when.
+//! The scores of a leg's hosts: what each performs, and when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A run is judged: what a leg came to, as `result.json` and as the story of the page.
+//! Judges a run: the outcome of a leg, as `result.json` and as the story of the page.
 
 use std::io::{BufWriter, Write};
 

@@ -1,4 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM asks the run to end and keep what it has, a second one kills.
+//! Signals: the first SIGINT or SIGTERM ends the run and keeps its results so far, a second one
+//! kills it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

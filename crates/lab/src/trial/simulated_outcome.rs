@@ -50,7 +50,7 @@ pub struct SimulatedOutcome {
     pub unheard: u64,
     /// Frames that left a host and its port did not take.
     pub unsent: u64,
-    /// What a repetition of both hosts in virtual time came to, where one was asked for.
+    /// The outcome of a replay of both hosts in virtual time, where one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayOutcome>,
 }
@@ -72,7 +72,7 @@ pub struct HostFrames {
     pub no_room: u64,
 }
 
-/// Inputs of simulated hosts, told once more in virtual time.
+/// A replay of the inputs of simulated hosts in virtual time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplayOutcome {
     /// Batches of frames and timeouts that were repeated.

@@ -26,7 +26,7 @@ use nilometer_files::input::summary::FlowSummary;
 use nilometer_files::table::flows::FlowWriter;
 use nilometer_files::tool;
 
-/// Flow records held in memory for an estimate, where nothing else is said; more are spilled to disk.
+/// Flow records held in memory for an estimate, by default; more are spilled to disk.
 pub const HELD_MAX: usize = 16_000_000;
 /// Of as many as may be held, one in this many is unpacked at once by each thread that works on them, but no
 /// fewer than `TOGETHER_MIN`.
@@ -38,7 +38,7 @@ const BATCHES: usize = 8;
 /// The inter-connection bound of the paper, seconds.
 pub(super) const BOUND_S: f64 = 60.0;
 
-/// What the estimation is asked for.
+/// The settings of an estimation.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Files; the embedded records where empty.
@@ -64,7 +64,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The estimation of these inputs with nothing else said.
+    /// The estimation of these inputs with default settings.
     pub fn of(inputs: Vec<PathBuf>) -> Asked {
         Asked {
             inputs,

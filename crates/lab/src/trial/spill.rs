@@ -1,4 +1,4 @@
-//! Flow records that memory has no room for: partitions spilled to a nameless temporary file.
+//! Flow records that do not fit into memory: partitions spilled to an unnamed temporary file.
 
 use std::collections::BTreeMap;
 use std::env;

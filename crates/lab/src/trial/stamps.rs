@@ -11,7 +11,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Those of the packets, or so many a second.
+    /// The packets' own stamps, or `rate` packets a second.
     pub(super) fn of(rate: Option<f64>) -> Stamps {
         Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0, zeros: 0, before_ns: 0 }
     }

@@ -1,4 +1,4 @@
-//! The telling: results of a run put into the story that its page draws.
+//! The story that a run's page draws, from its results.
 
 use nilometer_profile::delay::{DelaySummary, SIZE_CLASSES};
 use nilometer_profile::{Counts, Delays, Direction};
@@ -24,7 +24,7 @@ const POINTS: usize = 600;
 /// A normal deviate exceeded by one in twenty: pointwise bands from the 5th to the 95th percentile.
 const DEVIATE_95: f64 = 1.645;
 
-/// What the story is told from, besides the outcome.
+/// The sources of the story, besides the outcome.
 pub struct Told<'a> {
     /// The model as performed.
     pub model: &'a TrafficModel,
@@ -354,7 +354,7 @@ fn delay_cdf(histogram: &Histogram) -> Curve {
         .collect()
 }
 
-/// The steps of the series, of which the first may have begun before the traffic.
+/// The steps of the series; the first may have begun before the traffic.
 fn delay_seconds(delays: &Delays, way: Direction) -> Vec<DelaySecond> {
     let lead_s = LEAD_NS as f64 / 1e9;
     let points = delays.series(Some(way)).into_iter();
@@ -428,8 +428,8 @@ mod tests {
         assert_eq!((off(&[(0.0, 1.0)]), off(&[])), (None, None));
     }
 
-    /// Ten minutes of seconds are kept; of longer runs steps of several, the first of which begins before the
-    /// traffic does.
+    /// Ten minutes are kept by the second; longer runs have steps of several seconds, the first of
+    /// which begins before the traffic.
     #[test]
     fn of_long_runs_steps_are_told_with_their_length() {
         const SECOND_NS: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Threads for what an estimate can do side by side.
+//! Threads for the parallel parts of an estimate.
 
 use std::num::NonZero;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Our router's queues and losses, told for the page.
+//! Our router's queues and losses, prepared for the page.
 
 use nilometer_sim::quantity::rate_text;
 use nilometer_wire::Rate;
@@ -34,7 +34,7 @@ fn waiting(backlog: &Backlog) -> Waiting {
     Waiting { mean_packets, max_packets, mean_bytes, max_bytes }
 }
 
-/// What was said of the link: its rate, its length.
+/// The settings of the link: its rate, its length.
 fn link(queue: &QueueOutcome) -> String {
     let rate = queue.rate_bps.and_then(Rate::new).map(rate_text);
     let delay = (queue.delay_ns > 0).then(|| format!("{} longer", time_ns(queue.delay_ns as f64)));

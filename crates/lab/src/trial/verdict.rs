@@ -1,4 +1,4 @@
-//! The verdict: the metered copy held against the original's part, both observed by the same code.
+//! The verdict: the metered copy compared with the original's part, both observed by the same code.
 
 use nilometer_conversation::Carried;
 use nilometer_conversation::drawn::Amount;
@@ -84,7 +84,7 @@ pub fn fidelity(likeness: &[Likeness]) -> Vec<Fidelity> {
         let law = likeness.iter().find(|one| one.name == law)?;
         Some(Fidelity {
             name: name.to_owned(),
-            // As elsewhere: nothing measured is the greatest distance, beside a floor that tells nothing.
+            // As elsewhere, an unmeasured law has the greatest distance and a meaningless floor.
             distance: law.distance.unwrap_or(1.0),
             floor: law.floor.unwrap_or(1.0),
             floor_p5: law.floor_p5.unwrap_or(1.0),

@@ -18,7 +18,7 @@ pub enum Warning {
     PlanBeyondLink {
         /// What is planned in the busiest interval, bits of payload a second.
         planned_bps: f64,
-        /// To whom.
+        /// The receiving hosts.
         hosts: &'static str,
         /// When that interval begins.
         start_s: f64,
@@ -110,7 +110,7 @@ pub enum Warning {
         host: String,
         /// Frames sent and received, by the kernel.
         kernel: [u64; 2],
-        /// The same by the meter.
+        /// Frames sent and received, by the meter.
         metered: [u64; 2],
     },
     /// Fates were decided before their time.

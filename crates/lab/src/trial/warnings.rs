@@ -125,7 +125,7 @@ fn meter(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<Warning>) {
     if overflow > 0 {
         found.push(Warning::DecidedEarly(overflow));
     }
-    // (What the meter lost cannot be told from what the device did.)
+    // (Packets that the meter lost cannot be distinguished from those that the device lost.)
     if lost == 0 && overflow == 0 {
         found.extend(account.made.sighted.device.faults().into_iter().map(Warning::Device));
     }
@@ -194,7 +194,8 @@ fn scheduling(outcome: &Outcome, found: &mut Vec<Warning>) {
     }
 }
 
-/// What a fault box, as the device or as the path, lost without being asked to, or does not tell.
+/// Warnings about packets that a fault box, as the device or as the path, lost unintentionally or
+/// did not report.
 fn faults(outcome: &Outcome, found: &mut Vec<Warning>) {
     let boxes = [
         (&outcome.fault, "fault box", FAULT_FILE),
@@ -216,7 +217,7 @@ fn faults(outcome: &Outcome, found: &mut Vec<Warning>) {
     }
 }
 
-/// What simulated hosts did late, had no room for, or did otherwise when the same input was repeated.
+/// Warnings about what simulated hosts did late, had no room for, or did differently in a replay.
 fn simulated(outcome: &Outcome, found: &mut Vec<Warning>) {
     let Some(hosts) = &outcome.simulated else { return };
     if let (Some(late), Some(lateness)) = (outcome.late_events, outcome.lateness_ns)

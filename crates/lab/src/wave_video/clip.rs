@@ -1,4 +1,4 @@
-//! A clip that is played in a loop: its frames, their packets, and the rate that it needs.
+//! A clip played in a loop: its frames, their packets, and the rate that it needs.
 
 use anyhow::{Result, anyhow, ensure};
 use nilometer_video::encoder::EncoderError;
@@ -19,7 +19,7 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// A clip of so many frames in 1,000 seconds.
+    /// A clip of `frames`, played at `frames_per_1000_s`.
     ///
     /// # Errors
     /// Where there are none or too many, or they have several sizes.

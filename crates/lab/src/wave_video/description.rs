@@ -1,7 +1,8 @@
-//! The network of the experiment as it is written down: addresses, links, and the ROUTER.toml of each router.
+//! The description of the experiment's network: addresses, links, and the ROUTER.toml of each
+//! router.
 //!
-//! Both clocks play this one: nodes and cables in virtual time, and by the real clock routers that run, in namespaces
-//! joined by veth pairs.
+//! It is used under both clocks: as nodes and cables in virtual time, and as running routers in
+//! namespaces joined by veth pairs in real time.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -64,7 +65,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// What its interface is called where it has one: a router's as its ROUTER.toml says.
+    /// The name of its interface, where it has one: a router's is as in its ROUTER.toml.
     pub(super) fn interface(self) -> String {
         match self {
             End::Source => "s".to_owned(),
@@ -96,10 +97,10 @@ pub(super) fn made_up(link: Rate) -> Span {
     link.span_of(BURST_BYTES)
 }
 
-/// The routers, as their files say.
+/// The routers of the ROUTER.toml files.
 ///
 /// # Errors
-/// Where a file cannot be.
+/// Where a file is invalid.
 pub(super) fn routers(
     link: Rate,
     groups: &[SocketAddrV4],

@@ -1,4 +1,5 @@
-//! The hosts of the experiment, the same nodes under both clocks, and what a run comes to by them and their routers.
+//! The hosts of the experiment, the same nodes under both clocks, and the outcome of a run from them
+//! and their routers.
 
 use std::net::SocketAddrV4;
 

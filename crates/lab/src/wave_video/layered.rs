@@ -11,10 +11,10 @@
 //!     └──────────────────────────────────────────────┴◄──────────────────────────────────┘
 //! ```
 //!
-//! A join experiment is made when the join timer of the next layer ends in the steady state: the layer is joined, and
-//! where loss follows within the detection time, it is left and its join timer grows. The detection time is learnt from how
-//! long such losses took. Constants are those of the authors' own simulation, but for the detection time that it begins with: a
-//! receiver that has been there for a while has learnt it, and a shorter one makes this contender better.
+//! A join experiment begins when the join timer of the next layer expires in the steady state: the layer is joined,
+//! and where loss follows within the detection time, it is left and its join timer grows. The detection time is
+//! learnt from how long such losses took. Constants are those of the authors' own simulation, except the initial
+//! detection time: a receiver that has run for a while has learnt it, and a shorter one favours this contender.
 
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
@@ -30,7 +30,8 @@ const JOIN_S: [f64; 2] = [5.0, 60.0];
 const DETECTION_S: [f64; 2] = [1.0, 0.25];
 /// The weight of the newest detection.
 const GAIN: f64 = 0.25;
-/// Share of packets lost above which a layer is left, and packets of which such a share says something.
+/// Share of packets lost above which a layer is left, and the number of packets from which such a share is
+/// meaningful.
 const LOST_MOST: f64 = 0.25;
 const PACKETS_LEAST: u64 = 10;
 
@@ -73,7 +74,7 @@ pub struct LayeredReceiver {
 }
 
 impl LayeredReceiver {
-    /// A receiver that has joined all `layers`, of which there is one at least.
+    /// A receiver that has joined all `layers`, at least one.
     pub fn new(layers: usize, seed: u64, receiver: u64) -> LayeredReceiver {
         let layer = Layer {
             join_s: JOIN_S[0],
@@ -198,7 +199,8 @@ impl LayeredReceiver {
         }
     }
 
-    /// Begins the join timer of the next layer, unless it runs or there is none: half of it to three times as much.
+    /// Begins the join timer of the next layer, unless it is running or there is no such layer: half of it to three
+    /// times as much.
     fn await_join(&mut self, now: Time) {
         if let Some(layer) = self.layers.get(self.subscribed).filter(|_| self.joins.is_none()) {
             let mean = layer.join_s;
@@ -232,7 +234,7 @@ impl LayeredReceiver {
         self.deviation_s += GAIN * (off - self.deviation_s);
     }
 
-    /// The detection time from now on, with so many deviations.
+    /// The detection time from now on, with `deviations` deviations added.
     fn after(&self, now: Time, deviations: f64) -> Time {
         now + Span::from_secs_f64(self.detection_s + deviations * self.deviation_s)
     }
@@ -247,7 +249,7 @@ impl LayeredReceiver {
 mod tests {
     use super::*;
 
-    /// Plays packets of all layers that are joined, 100 a second of each, of which the link takes `layers_borne` layers.
+    /// Plays packets of all layers that are joined, 100 a second of each; the link carries `borne` layers.
     fn play(
         receiver: &mut LayeredReceiver,
         numbers: &mut [u32],

@@ -1,4 +1,5 @@
-//! Layers and flows: which sub-bands make a layer, and the groups and ports by which a scheduler tells flows apart.
+//! Layers and flows: which sub-bands make a layer, and the groups and ports by which a scheduler distinguishes
+//! flows.
 //!
 //! A layer of layered multicast is a group of its own. To a scheduler that looks at addresses and ports each would
 //! be a flow with a share of its own, and the video would have seven shares where the paper's has one. So the groups
@@ -50,7 +51,7 @@ pub(super) fn queue_of(seed: u64, from: SocketAddrV4, to: SocketAddrV4) -> u32 {
     flow_hash(seed, &header, None) as u32 % QUEUES
 }
 
-/// So many groups whose packets from this source wait in one queue of routers with this seed.
+/// `count` groups whose packets from this source share one queue in routers with this seed.
 pub(super) fn groups(seed: u64, from: SocketAddrV4, count: usize) -> Vec<SocketAddrV4> {
     (1..TRIED_MOST)
         .map(|number| SocketAddrV4::new(Ipv4Addr::from(GROUPS + number), VIDEO_PORT))

@@ -6,17 +6,17 @@
 //!          D1      D2 X2   D3 X3     X2 sends one stream of cross traffic to D2, X3 two to D3, in a burst
 //! ```
 //!
-//! The paper's figure 7 says which links are shared with what; which router each receiver stands at is our reading. The routers
-//! are the pipeline itself, each of a ROUTER.toml, whose narrow port has deficit round robin for all flows and drops
-//! the oldest packet of the longest queue. With *plain queueing* that is all. With *active dropping* the plugin
-//! `wave-video` stands at that port. With *layered multicast* the routers are plain, and sub-bands are sent
-//! in seven groups, which each receiver joins and leaves ([`layered`]).
+//! The paper's figure 7 shows what shares which links; the router of each receiver is our reading. The routers are the
+//! pipeline itself, each with a ROUTER.toml, whose narrow port has deficit round robin for all flows and drops the
+//! oldest packet of the longest queue. With *plain queueing* that is all. With *active dropping* the plugin
+//! `wave-video` stands at that port. With *layered multicast* the routers are plain, and sub-bands are sent in seven
+//! groups, which each receiver joins and leaves ([`layered`]).
 //!
 //! The clip's rate decides how much is too little, so the links are by default 3/2.6 of it: shares of 1.5/2.6 and 1.0/2.6, as
 //! Foreman had in the paper.
 //!
 //! In virtual time ([`run`]) a run is a function of clip, plan and seed. By the real clock ([`run_live`]) the same hosts and the same
-//! ROUTER.toml stand in network namespaces, and what a contender comes to is the same as far as no thread was late.
+//! ROUTER.toml stand in network namespaces, and a contender's outcome is the same as long as no thread was late.
 
 pub mod clip;
 mod description;
@@ -59,7 +59,7 @@ const LEAD: Duration = Duration::from_millis(200);
 const PAPER_LINK: f64 = 3.0;
 const PAPER_RATE: f64 = 2.6;
 
-/// Who is to keep the picture whole.
+/// The method that is to keep the picture whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// Queues alone.
@@ -95,17 +95,17 @@ pub struct VideoPlan {
     pub burst: (Span, Span),
     /// Over which share of a frame's time its packets are sent, evenly; 0 is one behind the other.
     pub pacing: f64,
-    /// The frame of which each receiver keeps a picture.
+    /// The frame that each receiver keeps as a picture.
     pub pictured: u32,
     /// Seed of gaps and join timers.
     pub seed: u64,
 }
 
 impl VideoPlan {
-    /// A plan of so many seconds with a burst, pictured in the middle of it.
+    /// A plan of `seconds` with a burst; the picture is taken in the middle of the burst.
     ///
     /// # Errors
-    /// One line that says which time cannot be.
+    /// One line that names the invalid time.
     pub fn new(clip: &Clip, seconds: f64, burst_s: [f64; 2], seed: u64) -> Result<VideoPlan> {
         ensure!(
             seconds > 0.0 && seconds <= SECONDS_MAX,
@@ -158,8 +158,8 @@ pub struct LiveRuns {
 }
 
 /// Runs all contenders by the real clock, at once, each in a network of its own; nothing where `stop` ended it. `progress` gets
-/// the share that is over. They share nothing but processors, of which they want a part: what comes of that is counted as
-/// lateness.
+/// the share that is over. They share nothing but processors, of which they use a part: the effects of that are counted
+/// as lateness.
 ///
 /// The process has the privilege to make namespaces ([`nilometer_linux::privilege::acquire`]).
 ///

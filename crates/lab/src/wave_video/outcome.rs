@@ -1,4 +1,4 @@
-//! What a run of one contender came to, whatever clock drove it.
+//! The outcome of a run of one contender, under either clock.
 
 use nilometer_video::Frame;
 use nilometer_wire::Time;

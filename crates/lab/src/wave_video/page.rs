@@ -32,7 +32,7 @@ pub struct VideoPage<'a> {
     pub plan: &'a VideoPlan,
     /// What came of it.
     pub runs: &'a [RunOutcome],
-    /// The same in figures.
+    /// The result in figures.
     pub result: &'a VideoComparison,
     /// The program's version.
     pub version: &'a str,

@@ -1,8 +1,8 @@
-//! Whether a run by the real clock was one: how late its threads were, and what the kernel lost of its frames.
+//! Whether a run by the real clock is valid: how late its threads were, and how many of its frames the kernel lost.
 //!
 //! In virtual time everything happens at its moment. By the real clock a thread that has to wait for a processor sends, forwards and
-//! shows late, and a socket that is not read overflows. Neither is what a contender does, so a run in which it happened
-//! proves nothing, and says so. What may be:
+//! shows late, and a socket that is not read overflows. Neither is a contender's doing, so a run in which it happened
+//! proves nothing, and says so. The limits:
 //!
 //! * a moment of the source, of cross traffic or of a router that is met by more than [`LATE`] is late. So is a router's by
 //!   more than what its narrow link makes up for, if that is less: the link then stood idle while packets waited;
@@ -21,7 +21,7 @@ use super::Contender;
 pub(super) const LATE: Span = Span::from_nanos(5_000_000);
 /// By how much a moment of a timed thread may be late at most.
 pub(super) const LATEST: Span = Span::from_nanos(50_000_000);
-/// The same of receivers, in parts of these.
+/// The factor by which these limits are larger for receivers.
 pub(super) const RECEIVERS_TIMES: u64 = 10;
 /// Of a thread's moments, the share that may be late.
 const LATE_MOST: f64 = 0.01;
@@ -48,7 +48,8 @@ pub struct ThreadPunctuality {
 }
 
 impl ThreadPunctuality {
-    /// Of a thread that found its timers so, whose latest may be late by `most`, and that lost so many frames.
+    /// The punctuality of a thread from the lateness that it found; its latest timer may be late by `most`, and the
+    /// kernel lost `lost_frames` of its frames.
     pub(super) fn new(
         thread: String,
         found: TimerLateness,

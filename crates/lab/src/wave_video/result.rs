@@ -179,7 +179,7 @@ impl VideoComparison {
         }
     }
 
-    /// The same by the real clock, which is not valid where threads were late.
+    /// The result by the real clock, which is not valid where threads were late.
     pub fn live(name: &str, clip: &Clip, plan: &VideoPlan, live: &LiveRuns) -> VideoComparison {
         let threads = live.runs.iter().map(|run| &run.threads[..]);
         let mut why = complaints(Contender::ALL.into_iter().zip(threads));

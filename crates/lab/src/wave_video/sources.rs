@@ -1,4 +1,4 @@
-//! What sends: the source of the video, and the sources of cross traffic.
+//! Senders: the source of the video, and the sources of cross traffic.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;

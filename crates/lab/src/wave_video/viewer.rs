@@ -1,4 +1,5 @@
-//! A receiver of the video: it joins groups by IGMP, rebuilds the clip from what comes, and holds it to the original.
+//! A receiver of the video: it joins groups by IGMP, rebuilds the clip from the packets that
+//! arrive, and compares it with the original.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -97,10 +98,10 @@ impl<'a> Viewer<'a> {
         }
     }
 
-    /// What it has of the first so many frames.
+    /// Ends reception; the counts are of the first `frames` frames.
     ///
     /// # Errors
-    /// Where nothing came of too many frames in a row.
+    /// Where nothing arrived of too many frames in a row.
     pub(super) fn finish(&mut self, frames: u32) -> Result<Counts, PacketError> {
         let empty = Receiver::new(self.clip.size(), Levels::PAPER, 1);
         let receiver = std::mem::replace(&mut self.receiver, empty);
@@ -147,7 +148,7 @@ impl<'a> Viewer<'a> {
         }
     }
 
-    /// Says which groups are joined, as a router has asked.
+    /// Reports the joined groups, in answer to a router's query.
     fn answer(&mut self) {
         let joined = self.groups[..self.joined].iter();
         let records: Vec<_> = joined.map(|group| (IS_EXCLUDE, u32::from(*group.ip()))).collect();

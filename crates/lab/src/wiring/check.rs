@@ -1,8 +1,8 @@
-//! Whether a device is set up as the lab needs it, found out by a few packets.
+//! Checks by a few packets whether a device is set up as the lab needs it.
 //!
-//! On each side the device's port is asked for its Ethernet address. Then a datagram is sent between two hosts in each
-//! direction, once as short and once as long as the links allow. What does not arrive is explained by whatever else is
-//! seen at the two ends: the packet itself, come back; an ICMP error; a request for an address that no host there has.
+//! On each side the Ethernet address of the device's port is requested. Then a datagram is sent between two hosts in
+//! each direction, once as short and once as long as the links allow. A missing packet is explained by what else is
+//! seen at the two ends: the packet itself, sent back; an ICMP error; a request for an address that no host there has.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
@@ -20,15 +20,16 @@ use super::{LinkAddress, WiredRoute, Wiring};
 /// How long a port may take to answer: a device's IPv6 addresses are tentative for a second or two after its link has
 /// come up (RFC 4862 5.4).
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
-/// How often it is asked.
+/// How often the request is repeated.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long a probe may take.
 const ARRIVE_WITHIN: Duration = Duration::from_millis(400);
-/// A device may drop the first packets while it asks for the next hop.
+/// A device may drop the first packets while it resolves the next hop.
 const TRIES: u32 = 4;
-/// The same for lengths between one that passes and one that does not: there are many, and each that fails is waited for.
+/// Tries for lengths between one that passes and one that does not: there are many, and each failure costs a wait.
 const LENGTH_TRIES: u32 = 2;
-/// How long a device may say nothing of the next packet that it cannot forward (RFC 1812 4.3.2.8; of Linux a second).
+/// How long a device may suppress an error for the next packet that it cannot forward (RFC 1812 4.3.2.8; Linux: a
+/// second).
 const ERROR_WITHIN: Duration = Duration::from_millis(1_200);
 /// How long copies of a probe that has arrived are waited for.
 const COPIES_WITHIN: Duration = Duration::from_millis(50);
@@ -78,7 +79,7 @@ pub fn try_wiring(config: &TestbedConfig) -> Result<(Vec<Finding>, Vec<String>)>
 /// Refuses a device that does not pass the traffic of these families.
 ///
 /// # Errors
-/// The first thing that is wrong, and how to see the rest.
+/// The first problem, and how to see the rest.
 pub fn ensure_wired(testbed: &Testbed, config: &TestbedConfig, families: Families) -> Result<()> {
     let wiring = Wiring::of(config)?;
     let findings = find(&wiring, testbed, config, families)?;
@@ -154,7 +155,8 @@ impl End<'_> {
             if found.is_none() {
                 let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
                 let socket = UdpSocket::bind(any).context("cannot open a socket")?;
-                // (The kernel asks for the neighbour first; that it may know already that no host answers is no error.)
+                // (The kernel resolves the neighbour first; it may know already that no host answers, which is no
+                // error.)
                 let _ = socket.send_to(&[0], (address, 9));
             }
             Ok(found)
@@ -180,9 +182,9 @@ struct Check<'a> {
 /// What came of a probe.
 #[derive(Debug, Default)]
 struct Fate {
-    /// From where to where it says that it goes, each time that it arrived.
+    /// The source and destination in it, each time that it arrived.
     arrived: Vec<[SocketAddr; 2]>,
-    /// The same when it was sent, for the last time.
+    /// The source and destination when it was last sent.
     sent: Option<[SocketAddr; 2]>,
     came_back: bool,
     error: Option<(IpAddr, IcmpError)>,
@@ -215,7 +217,7 @@ impl Check<'_> {
         }
     }
 
-    /// Asks for the next hops of both sides, until all have answered or had the time to.
+    /// Resolves the next hops of both sides, until all have answered or the time is up.
     fn resolve(&mut self, families: &[bool]) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -430,7 +432,7 @@ impl Check<'_> {
             let is_error =
                 |seen: &mut Seen| matches!(seen, Seen::Error { port, .. } if *port == quoted);
             for seen in back.extract_if(.., is_error) {
-                // (Nothing listens at the port of probes, as the host itself may say.)
+                // (The host itself may report that nothing listens at the port of probes.)
                 if let Seen::Error { from, what, .. } = seen
                     && from != probe.destination
                 {

@@ -1,4 +1,4 @@
-//! What is wrong with a wiring: each a value, and a sentence that says what to do.
+//! Problems of a wiring: each a value, and a sentence that says what to do.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,7 +53,7 @@ pub enum Finding {
         protocol(address)
     )]
     HostSilent {
-        /// Where it was asked for.
+        /// The interface that probed it.
         interface: String,
         /// Where it is.
         other: String,
@@ -71,7 +71,7 @@ pub enum Finding {
         interface: String,
         /// Its side.
         side: SideName,
-        /// Whom the device asks for there.
+        /// The address that the device resolves there.
         target: IpAddr,
     },
     /// It sends the packets of both sides back.
@@ -80,7 +80,7 @@ pub enum Finding {
          --client-interface and --server-interface"
     )]
     BothSentBack,
-    /// The device asks for a host that is not there.
+    /// The device resolves a host that is not there.
     #[error(
         "at {interface} the device looks for {target}, which nobody has: a route of it has the wrong gateway; it \
          should be {via}"
@@ -88,36 +88,36 @@ pub enum Finding {
     WrongGateway {
         /// The lab's interface.
         interface: String,
-        /// Whom the device asks for there.
+        /// The address that the device resolves there.
         target: IpAddr,
-        /// Who is there.
+        /// The right gateway.
         via: IpAddr,
     },
-    /// It says that it has no route.
+    /// It reports that it has no route.
     #[error("the device ({from}) has no route to {destination}: give it {} via {}", route.prefix, route.via)]
     NoRoute {
-        /// Who says so.
+        /// The sender of the error.
         from: IpAddr,
-        /// To whom.
+        /// The unreachable destination.
         destination: IpAddr,
         /// The route that it needs.
         route: WiredRoute,
     },
-    /// It says that a filter denies the packet.
+    /// It reports that a filter denies the packet.
     #[error("the device ({from}) prohibits packets from {} to {}: let its filters pass the lab's addresses",
         side.hosts(), side.other().hosts())]
     Prohibited {
-        /// Who says so.
+        /// The sender of the error.
         from: IpAddr,
         /// Where they come from.
         side: SideName,
     },
-    /// It says that the next hop does not answer.
+    /// It reports that the next hop does not answer.
     #[error("the device ({from}) does not reach {destination}: its route there should be {} via {}", route.prefix, route.via)]
     Unreachable {
-        /// Who says so.
+        /// The sender of the error.
         from: IpAddr,
-        /// Whom it does not reach.
+        /// The unreachable destination.
         destination: IpAddr,
         /// The route that it needs.
         route: WiredRoute,
@@ -126,9 +126,9 @@ pub enum Finding {
     #[error("packets for {destination} go round in a loop until their hop limit ends (time exceeded, says {from}): give \
         the device {} via {}", route.prefix, route.via)]
     Loop {
-        /// Who says so.
+        /// The sender of the error.
         from: IpAddr,
-        /// For whom.
+        /// The packets' destination.
         destination: IpAddr,
         /// The route that it needs.
         route: WiredRoute,
@@ -141,17 +141,17 @@ pub enum Finding {
         interface: String,
         /// The side that they came from.
         side: SideName,
-        /// For whom.
+        /// The packets' destination.
         destination: IpAddr,
         /// The route that it needs, where it has routes.
         route: Option<WiredRoute>,
     },
-    /// They are lost, and nobody says why.
+    /// They are lost without an error.
     #[error("packets from {} to {destination} are lost in the device{}", side.hosts(), vanished(destination, route.as_ref()))]
     Lost {
         /// Where they come from.
         side: SideName,
-        /// For whom.
+        /// The packets' destination.
         destination: IpAddr,
         /// The route that it needs, where it has routes.
         route: Option<WiredRoute>,
@@ -184,7 +184,7 @@ pub enum Finding {
     SmallMtu {
         /// Where they come from.
         side: SideName,
-        /// Of which version of IP.
+        /// Whether they are IPv6 packets.
         is_ipv6: bool,
         /// The longest IP packet that arrived.
         passes_bytes: u32,
@@ -193,8 +193,8 @@ pub enum Finding {
     },
 }
 
-/// What is to be told of all that was found: all else that is seen of a device that is connected the wrong way round follows from
-/// that.
+/// The findings to report: for a device that is connected the wrong way round only that, since all
+/// others follow from it.
 pub fn told(mut findings: Vec<Finding>) -> Vec<Finding> {
     let sent_back = |wanted: usize| {
         findings.iter().any(|it| matches!(it, Finding::SentBack { side, .. } if side.0 == wanted))

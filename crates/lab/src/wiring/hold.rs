@@ -1,4 +1,4 @@
-//! The process that holds interfaces for a lab: what it does with signals, and with its input and output.
+//! The process that holds interfaces for a lab: its handling of signals, and its input and output.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Wiring: a device that the lab did not make, what it must be set up with, and whether it is.
+//! Wiring: an external device, its required configuration, and a check of it.
 //!
 //! The lab's hosts stand behind two interfaces of this machine, and whatever is between those is the device under
 //! test. The addresses are the lab's choice, so that the same plan is played through every device; the device's owner
-//! enters them ([`Wiring`], [`instructions`]), and [`check`] finds out by a few packets whether they did.
+//! enters them ([`Wiring`], [`instructions`]), and [`check`] verifies this with a few packets.
 
 pub mod check;
 mod finding;
@@ -49,7 +49,7 @@ pub struct WiredSide {
     pub host_addresses: Vec<LinkAddress>,
     /// What the device's port at the other end of the link must be given.
     pub device_addresses: Vec<LinkAddress>,
-    /// The Ethernet address of that port, where it cannot be asked for.
+    /// The Ethernet address of that port, where it cannot be resolved.
     #[serde(skip)]
     pub device_mac: Option<MacAddress>,
 }
@@ -57,7 +57,7 @@ pub struct WiredSide {
 /// A static route of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WiredRoute {
-    /// Whom it leads to: hosts of the lab.
+    /// The hosts of the lab that it leads to.
     #[serde(serialize_with = "as_text")]
     pub prefix: nilometer_linux::prefix::Prefix,
     /// The lab's host that is the next hop.

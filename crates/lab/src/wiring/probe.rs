@@ -1,4 +1,4 @@
-//! Packets that try the way through a device, and what comes of them.
+//! Packets that test the path through a device, and their fate.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,12 +21,13 @@ const ETHERNET_BYTES: usize = 14;
 const ARP: u16 = 0x0806;
 /// The port that probes are sent to: discard (RFC 863).
 const DISCARD: u16 = 9;
-/// The first of the ports that they are sent from (RFC 6335 6): which one, their number says.
+/// The first of the ports that they are sent from (RFC 6335 6), and how many there are: a probe's
+/// number selects one.
 const SOURCE_PORTS: (u16, u64) = (49_152, 16_384);
 /// Frames of a batch.
 const BATCH: usize = 64;
 
-/// A probe: a UDP datagram with a number that says which it is.
+/// A probe: a UDP datagram with a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Which it is.
@@ -82,7 +83,7 @@ pub enum Seen {
     Probe {
         /// Which one.
         number: u64,
-        /// Where it says that it comes from.
+        /// Its source address.
         source: SocketAddr,
         /// And where it is for.
         destination: SocketAddr,
@@ -107,7 +108,7 @@ pub enum Seen {
     Other,
 }
 
-/// What an ICMP (RFC 792) or ICMPv6 (RFC 4443) error says.
+/// The meaning of an ICMP (RFC 792) or ICMPv6 (RFC 4443) error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// No route to the destination.

@@ -13,7 +13,7 @@ use super::GUARDIAN;
 pub struct ExternalSection {
     /// The interface of this host that leads to the device's clients' side.
     pub client_interface: String,
-    /// The one that leads to its servers' side; the same where the device has one arm.
+    /// The interface that leads to the servers' side; the same one where the device has one arm.
     pub server_interface: String,
     /// It forwards by Ethernet addresses, as a switch or a transparent firewall does: it has no addresses, and hosts on
     /// both sides are neighbours.
@@ -21,7 +21,7 @@ pub struct ExternalSection {
     /// The device's Ethernet address on the clients' side, for a device that does not answer ARP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_device_mac: Option<String>,
-    /// The same on the servers' side.
+    /// The Ethernet address of the device's port on the servers' side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_device_mac: Option<String>,
 }

@@ -80,7 +80,7 @@ where
     far.1.arrivals().to_vec()
 }
 
-/// What leaves the same node between ports in memory, driven by a clock that goes from moment to moment.
+/// What leaves the same node between ports in memory, driven by a clock that jumps from event to event.
 fn really<N: Node<Packet, Memory>>(
     node: N,
     schedule: &Schedule,
@@ -96,7 +96,7 @@ fn really<N: Node<Packet, Memory>>(
     let mut driver = Driver::new(node, vec![near0, near1], memory, &clock).with_turns(turns);
     let (mut arrivals, mut rest) = (Vec::new(), schedule.iter().peekable());
     loop {
-        // Whatever is due at this moment leaves before the clock goes on.
+        // Everything due at this moment leaves before the clock advances.
         let mut moved = true;
         let mut first = true;
         while moved || first {
@@ -133,7 +133,7 @@ fn really<N: Node<Packet, Memory>>(
     }
 }
 
-/// Two nodes that are alike do the same under both clocks, and something.
+/// Two equal nodes do the same under both clocks, and send at least `least` frames.
 fn hold<N>(make: impl Fn() -> N, schedule: &Schedule, least: usize)
 where
     N: Node<Place, HeapMemory> + Node<Packet, Memory>,
@@ -161,7 +161,7 @@ where
     one
 }
 
-/// Sends one frame a millisecond that says how many frames have come, and the size of the largest batch.
+/// Sends one frame a millisecond with the number of frames received and the size of the largest batch.
 struct Teller {
     next: Time,
     came: u8,

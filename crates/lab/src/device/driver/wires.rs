@@ -1,5 +1,5 @@
-//! Nodes between interfaces of the kernel: a TCP host of ours against the kernel's, our router between two kernels'
-//! hosts, a source and a recorder at both ends of a link.
+//! Nodes between interfaces of the kernel: our TCP host against the kernel's, our router between two kernel
+//! hosts, a source and a recorder at the ends of a link.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

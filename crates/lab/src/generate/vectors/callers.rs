@@ -35,8 +35,8 @@ impl Callers {
         Callers { sorted }
     }
 
-    /// The place in the plan of a connection that has just come. Where the plan has several between the same
-    /// ends, it is the last that may have begun; each comes once.
+    /// The place in the plan of a connection that was just accepted. Where the plan has several
+    /// between the same ends, it is the last that may have begun; each is returned once.
     pub fn take(&mut self, from: SocketAddr, to: IpAddr, now_ns: u64) -> Option<u32> {
         // A flow label or scope of the other end is nothing that a plan knows.
         let from = SocketAddr::new(from.ip(), from.port());

@@ -1,4 +1,4 @@
-//! The client of scripted connections: each begun on time, from its own port, by one loop or several.
+//! The client of scripted connections: each started on time, from its own port, by one loop or several.
 
 use std::io;
 use std::net::SocketAddr;
@@ -139,7 +139,7 @@ impl<'a> Player<'a> {
         Ok(self.executions)
     }
 
-    /// Starts what is due, and says when the next start is; none when nothing is left to start or nothing
+    /// Starts what is due, and returns when the next start is; none when nothing is left to start or nothing
     /// can be started before a connection ends.
     fn start_due(&mut self, now_ns: u64) -> Option<u64> {
         for _ in 0..STARTS_MAX {

@@ -2,7 +2,7 @@
 //!
 //! A plan says when each client connects, from which address and port, and which [`Script`] it and its
 //! server then follow. Both ends know the script, so nothing about it is sent: the payload is all there is.
-//! The server tells a connection by the client's address and port and its own address.
+//! The server recognises a connection by the client's address and port and its own address.
 //!
 //! ```text
 //! client                                               server
@@ -14,14 +14,14 @@
 //!   Reset: close with SO_LINGER 0      ── RST ──▶      the end, which the script foretold or not
 //! ```
 //!
-//! A connection that is to be refused is made to the port after the servers', where nothing listens; one that
-//! is not to be answered to the port after that, where a listening socket drops each packet unseen.
+//! A connection to be refused is made to the port after the servers', where nothing listens; one to be
+//! left unanswered is made to the port after that, where a listening socket drops each packet unseen.
 //!
 //! * `Talk`: one open socket and how far its end is in its script.
-//! * `Timers`: when each of them goes on.
+//! * `Timers`: when each of them continues.
 //! * `Stage`: the event loop of either end.
 //! * `Stamping`: time stamps, on or off for each connection.
-//! * [`VectorClient`] and [`VectorServer`]: which connections come onto a stage, and what became of them.
+//! * [`VectorClient`] and [`VectorServer`]: which connections enter a stage, and their outcomes.
 
 mod callers;
 mod client;
@@ -58,7 +58,7 @@ pub fn port_offset(opening: Opening) -> u16 {
     }
 }
 
-/// Connections that may be open at once where the system allows so many.
+/// Connections that may be open at once, if the system allows it.
 const OPEN_MAX: usize = 65_536;
 
 /// How an end performs a plan of scripts.

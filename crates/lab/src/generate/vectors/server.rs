@@ -1,4 +1,4 @@
-//! The server of scripted connections: it knows the plan, and what each caller has come for.
+//! The server of scripted connections: it knows the plan, and each caller's script.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;

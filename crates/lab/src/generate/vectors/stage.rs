@@ -23,7 +23,7 @@ use nilometer_linux::epoll::{
 const WAIT_MAX_NS: u64 = 50_000_000;
 /// Timers in one turn, so that a late loop still serves its transfers.
 const TIMERS_MAX: usize = 256;
-/// Keys of listeners; no slab has so many places.
+/// Keys of listeners; no slab has that many places.
 const LISTENER: u64 = u32::MAX as u64;
 /// The most that one read takes.
 const SINK_BYTES: usize = 1 << 20;
@@ -158,7 +158,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Ends what is open; the sockets, which say no more as long as they are kept.
+    /// Ends all open connections; returns the sockets, which send nothing more as long as they are
+    /// kept.
     pub fn close(&mut self) -> Vec<Socket> {
         let now_ns = self.clock.now_ns();
         let mut kept = Vec::with_capacity(self.open.len());

@@ -1,10 +1,10 @@
 //! TCP's time stamps, for each connection as its original had them.
 //!
-//! Linux has no option of a socket for them: whether a SYN offers time stamps is a setting of the network
-//! namespace (`net.ipv4.tcp_timestamps`). In a namespace that is the lab's own it is turned just before a
-//! connection that wants it otherwise than the one before. A server answers as it is asked. A SYN that is under way
-//! while the setting is turned off sends none either, though its server does: headers of that connection are
-//! longer one way than they were.
+//! Linux has no socket option for them: whether a SYN offers time stamps is a setting of the network
+//! namespace (`net.ipv4.tcp_timestamps`). In the lab's own namespace it is switched just before a connection
+//! that needs another value than the one before. A server answers as the SYN offers. A connection whose SYN
+//! is under way while the setting is switched off sends none either, though its server does: its headers are
+//! longer in one direction than in the original.
 
 use std::fs::File;
 use std::io;

@@ -1,12 +1,13 @@
 //! One end of an open connection: its socket, and how far it is in its script.
 //!
-//! Two things are done for the sake of the packets. The last bytes before a close without a pause are handed
+//! Two measures reproduce the original's packets. The last bytes before a close without a pause are handed
 //! over with "more follows", so that they carry the FIN as the original's did. And a step after which the
-//! same end pauses is over when TCP has sent the last of it, not when it has taken it: otherwise a paced
-//! bulk would run into its pause, and a reset would throw away what it was to come after.
+//! same end pauses is over when TCP has sent the last byte, not when it has accepted it: otherwise a paced
+//! bulk transfer would run into its pause, and a reset would discard the bytes that it was to follow.
 //!
-//! An end that is deaf ([`Speaker::is_deaf`]) overhears resets up to its last segment, by a filter of its socket: the
-//! kernel answers each of its segments, and what it has under way goes out as if it could not know yet.
+//! An end that is deaf ([`Speaker::is_deaf`]) ignores resets up to its last segment, by a filter on its
+//! socket: the other end's kernel answers each of its segments, and bytes under way are sent as if it could
+//! not know yet.
 
 use std::io;
 use std::net::Shutdown;
@@ -69,9 +70,9 @@ pub(super) struct Talk<'a> {
     began_ns: u64,
     pace: Option<u64>,
     unsent: Option<Unsent>,
-    /// The other end has said that no more comes.
+    /// The other end has announced its end of file.
     is_heard_out: bool,
-    /// This end has said that no more comes.
+    /// This end has announced its end of file.
     is_closed: bool,
     /// It has had its first turn as a connection that stands.
     has_begun: bool,
@@ -119,7 +120,7 @@ impl<'a> Talk<'a> {
         self.is_connected
     }
 
-    /// Does what there is to do: by what epoll says is `ready`, and by the clock.
+    /// Does what is due: by what epoll reports as `ready`, and by the clock.
     pub fn go_on(&mut self, ready: u32, sink: &mut Sink, pattern: &[u8], clock: Clock) -> Then {
         if !self.is_connected
             && let Some(then) = self.connect(ready, clock)
@@ -244,7 +245,7 @@ impl<'a> Talk<'a> {
                     self.hear_of_the_last(&after);
                     self.socket.shutdown(Shutdown::Write)
                 }
-                // Closed with its socket; but not before the last of what it said has gone.
+                // Closed with its socket, but not before its last bytes have been sent.
                 Next::Leave => match socket::unsent(&self.socket) {
                     Ok(0) | Err(_) => return Then::Ended(Outcome::Completed),
                     Ok(_) => return Then::Wait(now_ns + LOOK_NS),
@@ -275,7 +276,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Hands over what fits of the first piece of so many bytes.
+    /// Hands over what fits of the first piece of `bytes`.
     fn write(
         &mut self,
         bytes: u64,
@@ -314,7 +315,7 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// The bytes of the last segment of so many.
+    /// The bytes in the last segment of `bytes`.
     fn last(&self, bytes: u64) -> u64 {
         let full = match self.script.segment_bytes {
             0 => SEGMENT_BYTES,
@@ -326,7 +327,7 @@ impl<'a> Talk<'a> {
     /// Looks whether TCP has sent all that it took, if that is waited for; when to look again.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let Unsent { bytes, looks } = self.unsent?;
-        // A socket that cannot say has none left, and an event that says why.
+        // A socket that cannot be queried has none left, and an event that gives the reason.
         let left = socket::unsent(&self.socket).unwrap_or(0);
         if left == 0 {
             self.unsent = None;

@@ -1,4 +1,4 @@
-//! When each connection of an event loop goes on: one due time for each, the soonest first.
+//! When each connection of an event loop continues: one due time for each, the soonest first.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,12 @@
-//! Sentences of a paper held to what was measured: the verdicts, and the rules that give them.
+//! Sentences of a paper checked against measurements: the verdicts, and the rules that give them.
 //!
 //! A sentence is a predicate over the points of a sweep. The predicates are of two kinds. A
-//! *comparison* says that one thing is more than another: it is reproduced where it is so at every
-//! point that the sentence is about, with 95 % intervals that do not overlap; reversed where the
-//! opposite is so at every one of them; and else not reproduced. A *range* says that something lies
-//! between two bounds: it is reproduced where every mean does. Where a point is missing, or has no
-//! interval and needs one (a single seed), the sentence is not measured: nothing is ever guessed.
+//! *comparison* claims that one quantity exceeds another: it is reproduced where that holds at
+//! every point that the sentence is about, with 95 % intervals that do not overlap; reversed where
+//! the opposite holds at every one of them; otherwise not reproduced. A *range* claims that a
+//! quantity lies between two bounds: it is reproduced where every mean does. Where a point is
+//! missing, or has no interval and needs one (a single seed), the sentence is not measured: nothing
+//! is ever guessed.
 
 pub mod section7;
 
@@ -67,7 +68,7 @@ impl Estimate {
 /// A figure that a verdict rests on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cited {
-    /// Of which discipline.
+    /// The discipline.
     pub discipline: &'static str,
     /// At which buffer; the mean over the buffers that the paper draws where absent.
     pub buffer_packets: Option<u64>,

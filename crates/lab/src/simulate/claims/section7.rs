@@ -10,7 +10,7 @@ use std::cmp::Ordering::{Greater, Less};
 use super::{Bench, Cited, Claim, Estimate, Measured, Quantity, Reproduction, compared, within};
 use Quantity::{FairSharePercent as Mean, StddevOverFairShare as Deviation};
 
-/// The round-trip time at which the sentences are judged, ms. The paper does not tell its own.
+/// The round-trip time at which the sentences are judged, ms. The paper does not give its own.
 pub const RTT_MS: f64 = 100.0;
 
 /// Under 500 packets.
@@ -326,7 +326,7 @@ mod tests {
         points
     }
 
-    /// As the paper says it is.
+    /// Values as the paper has them.
     fn paper(name: &str, buffer: u64) -> (f64, f64) {
         let is_small = buffer < 500;
         match name {

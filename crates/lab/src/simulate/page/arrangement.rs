@@ -1,9 +1,9 @@
-//! The points of a sweep arranged for plots: an axis, a line for each thing, a facet for the rest.
+//! The points of a sweep arranged for plots: an axis, lines for one parameter, facets for the rest.
 //!
 //! The numeric parameter with the most values becomes x. The discipline, or the first parameter that
-//! is no number, or a number with few values, becomes the lines. What else is swept becomes facets:
-//! the same plots again, for each combination. A sweep without numbers has no x; each line is then
-//! one point.
+//! is no number, or a number with few values, becomes the lines. Other swept parameters become
+//! facets: the same plots again, for each combination. A sweep without numbers has no x; each line
+//! is then one point.
 
 use toml::Value;
 
@@ -31,7 +31,7 @@ pub struct Spot<'a> {
 /// The points that differ in x alone, in its order.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
-    /// What tells it from the other lines.
+    /// What distinguishes it from the other lines.
     pub name: String,
     /// Its classes of the style sheet, the same on all plots.
     pub tone: String,
@@ -42,7 +42,7 @@ pub struct Line<'a> {
 /// The lines that are drawn together.
 #[derive(Clone, Debug)]
 pub struct Facet<'a> {
-    /// What tells it from the other facets; empty where it is the only one.
+    /// What distinguishes it from the other facets; empty where it is the only one.
     pub name: String,
     /// Its lines, in the order of the sweep.
     pub lines: Vec<Line<'a>>,
@@ -63,7 +63,7 @@ pub fn number(value: &Value) -> Option<f64> {
     value.as_float().or(whole).filter(|number| number.is_finite())
 }
 
-/// A parameter as a reader says it: its words and its unit.
+/// A parameter in words, and its unit.
 pub fn said(key: &str) -> (String, &'static str) {
     const UNITS: [(&str, &str); 7] = [
         ("_packets", "packets"),
@@ -180,7 +180,7 @@ pub fn arrange<'a>(points: &'a [PointResult], axes: &[Swept]) -> Arrangement<'a>
     Arrangement { x: x.map(|(key, _)| key.clone()), facets }
 }
 
-/// The one of this name, made where there is none.
+/// The item of this name, created if there is none.
 fn place<'v, T>(
     list: &'v mut Vec<T>,
     name: &str,

@@ -13,7 +13,8 @@ pub const FIGURES_MAX: usize = 24;
 
 const MS: f64 = 1e6;
 
-/// Figures on the same axes, each named after its point, and how many courses are not drawn.
+/// Figures on the same axes, each named after its point, and the number of courses that are not
+/// drawn.
 pub fn figures(
     points: &[PointResult],
     name: &dyn Fn(&PointResult) -> String,

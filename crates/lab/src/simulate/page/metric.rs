@@ -15,7 +15,7 @@ use nilometer_report::plot::{Area, Mark, Panel};
 /// A positive quantity that spans more than this factor is drawn on a logarithmic axis.
 const WIDE: f64 = 12.0;
 
-/// A mean with the ends of its interval, which are its own where there is none.
+/// A mean with the ends of its interval; both equal the mean where there is no interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     /// The mean.
@@ -45,7 +45,7 @@ pub struct Metric {
     pub axis: &'static str,
     /// How values are written.
     pub unit: Unit,
-    /// Whether it is told as a share of something that should be one.
+    /// Whether it is shown as a ratio that should be one.
     pub near_one: bool,
     /// The figure.
     pub of: fn(&PointResult) -> Option<Measure>,

@@ -67,7 +67,7 @@ fn found<'a>(
     facet.lines.iter().filter_map(of).take(PANELS_MAX).collect()
 }
 
-/// The figure of a facet at a value of the axis, of which `key` is the name.
+/// The figure of a facet at a value of the axis named `key`.
 pub fn figure(
     [id, title]: [&str; 2],
     facet: &Facet<'_>,

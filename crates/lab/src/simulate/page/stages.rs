@@ -1,7 +1,7 @@
 //! The stress test of distributed queueing drawn: load, backlogs, rates, minimum rates.
 //!
 //! Figures 18 to 21 of the DER paper, the last three for each set of equations. An output has the
-//! same colour in all of them; what waits at input 1 for it is dashed.
+//! same colour in all of them; its backlog at input 1 is dashed.
 
 use nilometer_sim::overload::Row;
 use nilometer_sim::stress::{StressPlan, StressRun};
@@ -16,7 +16,7 @@ use nilometer_report::thin::outline;
 
 /// A line need not be truer than this part of its axes.
 const SLACK: f64 = 8e-4;
-/// Nor than so many periods.
+/// Nor truer than this many periods.
 const SLACK_PERIODS: f64 = 0.8;
 /// Steps of a stacked band.
 const STEPS: usize = 220;
@@ -73,14 +73,14 @@ fn course(
     panel.line(&traced(&rows[start..], y, &value), mark);
 }
 
-/// One value of each row as few points as draw the same line.
+/// One value of each row, as the fewest points that draw the same line.
 fn traced(rows: &[Row], y: &Axis, value: &impl Fn(&Row) -> f64) -> Vec<[f64; 2]> {
     let points: Vec<[f64; 2]> = rows.iter().map(|row| [row.period as f64, value(row)]).collect();
     let [low, high] = y.scale.domain();
     outline(&points, [SLACK_PERIODS, (high - low) * SLACK])
 }
 
-/// Who sends to whom and when (Figure 18), as the run under the first equations had it.
+/// Which inputs send to which outputs and when (Figure 18), in the run under the first equations.
 pub fn load(plan: &StressPlan, runs: &[StressRun]) -> Option<Figure> {
     let run = runs.first()?;
     let end = run.outcome.rows.last()?.period as f64;

@@ -1,4 +1,4 @@
-//! What a paper says beside what was measured: one row for each sentence, with its verdict.
+//! A paper's sentences beside the measurements: one row for each sentence, with its verdict.
 
 use super::arrangement::called;
 use crate::simulate::claims::{Cited, Claim, Quantity, Reproduction};

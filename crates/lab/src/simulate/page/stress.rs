@@ -23,7 +23,7 @@ pub struct StressPage<'a> {
     pub plan: &'a StressPlan,
     /// What every set of equations made of it.
     pub runs: &'a [StressRun],
-    /// The same at many speed-ups, and under hostile loads.
+    /// Results at many speed-ups, and under hostile loads.
     pub speedups: &'a [SpeedupRow],
     /// The scenario's text.
     pub scenario: &'a str,

@@ -1,4 +1,4 @@
-//! The page of a sweep: two sentences, the figures of each facet, what the paper says, every number.
+//! The page of a sweep: two sentences, the figures of each facet, the paper's claims, every number.
 
 use super::arrangement::{Arrangement, FACETS_MAX, Facet, Swept, arrange, number, said, said_with};
 use super::metric::{METRICS, Measure, Metric};
@@ -83,7 +83,8 @@ fn lede(result: &SimulationResult) -> String {
     )
 }
 
-/// What a person could repeat: who gets most and least; then how alike, or what the paper said.
+/// A summary in two sentences: which line has the most and the least; then how alike they are, or
+/// the paper's claim.
 fn sentences(
     sweep: &SweepPage<'_>,
     arrangement: &Arrangement<'_>,
@@ -192,7 +193,7 @@ fn figures(sweep: &SweepPage<'_>, arrangement: &Arrangement<'_>) -> String {
     out
 }
 
-/// Utilisation says little where goodput is known.
+/// Utilisation adds little where goodput is known.
 fn is_drawn(metric: &Metric, facet: &Facet<'_>) -> bool {
     metric.id != "utilisation" || METRICS[0].extremes(facet).is_none()
 }
@@ -221,7 +222,7 @@ fn flows(
     Some(titled(figure, "Figure 15", sweep))
 }
 
-/// Delays over time, where the scenario asks for them.
+/// Delays over time, where the scenario requests them.
 fn courses(sweep: &SweepPage<'_>) -> String {
     let name = |point: &PointResult| named(sweep, point);
     let (drawn, left) = course::figures(&sweep.result.points, &name);
@@ -237,7 +238,7 @@ fn courses(sweep: &SweepPage<'_>) -> String {
     out
 }
 
-/// What tells a point from the others.
+/// What distinguishes a point from the others.
 fn named(sweep: &SweepPage<'_>, point: &PointResult) -> String {
     let value = |(key, values): &&Swept| match values.iter().all(|v| number(v).is_some()) {
         true => said_with(key, &shown_value(&point.parameters, key)),

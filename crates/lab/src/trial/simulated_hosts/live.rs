@@ -1,9 +1,9 @@
 //! Simulated hosts under the real clock: a thread for each, on its interface of the testbed.
 //!
-//! A host's clock is the time since the traffic's beginning. When its thread comes late, what is due is done at once, one
-//! event after the other and none left out, and counted as late ([`nilometer_sim::host::LATE`]).
+//! A host's clock is the time since the traffic's beginning. When its thread is late, all due events are handled at
+//! once, one after the other, and counted as late ([`nilometer_sim::host::LATE`]).
 //!
-//! Ports are packet sockets that send where the meter's see it. The kernel of both namespaces has no addresses and
+//! Ports are packet sockets whose frames the meter's sockets see. The kernel of both namespaces has no addresses and
 //! answers nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,7 +125,7 @@ impl LiveHosts {
         Ok(LiveHosts { planned, threads, progress, origin, stop, layout })
     }
 
-    /// Tells both when the traffic begins.
+    /// Passes the beginning of the traffic to both hosts.
     pub fn begin(&self, timing: &Timing) {
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = Some(timing.origin);
         for host in &self.threads {

@@ -71,7 +71,7 @@ fn known_stack(congestion: &str) -> Result<Config> {
     })
 }
 
-/// Refuses what simulated hosts cannot do, where they are requested.
+/// Refuses options that simulated hosts do not support.
 ///
 /// # Errors
 /// One line that says what to do.
@@ -102,7 +102,7 @@ pub struct HostsSeen {
     pub ports: Vec<PortStatistics>,
     /// Frames that left a host and its port never took.
     pub unsent: u64,
-    /// What a repetition of both came to, where one was asked for.
+    /// The outcome of a replay of both, where one was requested.
     pub replayed: Option<Replayed>,
 }
 
@@ -196,7 +196,8 @@ impl Hosts {
     }
 }
 
-/// When nothing more is begun: a plan of scripts says so; files may take some time after the last of them.
+/// When no more connections begin: a plan of scripts has a length; files may take some time after the
+/// last start.
 fn end(config: &LabConfig, scores: Scores<'_>) -> Time {
     if scores.are_vectors() {
         return Time::from_nanos(scores.length.as_nanos() as u64);

@@ -7,9 +7,8 @@
 //! ```
 //!
 //! With a path, a fault box stands between the client's cable and the meter; with round trips, another one between the
-//! meter and the server's.
-//! Frames have real headers, so the meter, the judge and the page are those of a live leg. Nothing here asks the
-//! kernel for anything: the result is a function of plan, device and seed, for any user on any machine.
+//! meter and the server's. Frames have real headers, so the meter, the judge and the page are those of a live leg.
+//! Nothing here calls on the kernel: the result is a function of plan, device and seed, for any user on any machine.
 
 mod devices;
 
@@ -55,7 +54,7 @@ pub fn play_by_clock(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> R
     }
 }
 
-/// Refuses what there is in the kernel alone, where the clock is to be virtual.
+/// Refuses options that need the kernel, where the clock is virtual.
 ///
 /// # Errors
 /// One line that says what to do.
@@ -173,7 +172,7 @@ fn run(
     };
     while now < end && !stop.load(Ordering::Acquire) {
         now = (now + SLICE).min(end);
-        // Where all is said, only a plan of scripts has a length of its own.
+        // Once no event is left the run ends, except that a plan of scripts has a length of its own.
         if !go_to(now, meter) && leg.scripts.is_empty() {
             break;
         }
@@ -184,7 +183,7 @@ fn run(
     (now, settled)
 }
 
-/// The cables between so many nodes in a row: a host has the port 0, what stands between them 0 and 1.
+/// The cables between `nodes` nodes in a row: a host has port 0, the nodes between them have 0 and 1.
 fn cables(nodes: usize) -> Vec<Cable> {
     let cable = |one: usize| Cable {
         ends: [(one, Port(u32::from(one > 0))), (one + 1, Port(0))],

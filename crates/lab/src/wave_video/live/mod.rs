@@ -1,4 +1,4 @@
-//! A run of the experiment by the real clock: the same hosts on packet sockets, and routers that run, in namespaces.
+//! A run of the experiment by the real clock: the same hosts on packet sockets, and running routers, in namespaces.
 //!
 //! Each host has a thread, each router has its own. Source, cross traffic and routers are timed threads
 //! ([`nilometer_linux::scheduling`]); receivers decode frames and wait for their turn. How late any of them was is part of the
@@ -33,7 +33,7 @@ use crate::device::driver::Driver;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long after the last frame routers are first asked whether they are empty.
 const SETTLES: Span = Span::from_nanos(300_000_000);
-/// What a frame is called that a router's kernel was to have, beside which there is none.
+/// The reason of discard for frames to a router's kernel side, which these routers do not have.
 const UNPUNTED: &str = "unpunted";
 
 /// How a network is played.
