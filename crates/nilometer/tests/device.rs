@@ -27,7 +27,7 @@ const TRANSFER_BYTES: usize = 200_000;
 const SMALL: RingConfig =
     RingConfig { block_bytes: 1 << 16, blocks: 128, retire_ms: 20, snap_bytes: None };
 
-/// Whether this process is root enough; says in one line what is skipped otherwise.
+/// Whether this process has enough privilege; prints what is skipped otherwise.
 fn privileged(test: &str) -> bool {
     match privilege::privilege() {
         Privilege::Root => true,
@@ -466,8 +466,8 @@ fn an_ordinary_user_has_a_testbed_in_a_user_namespace() -> Result<()> {
         return Ok(());
     }
     let mut command = child("an_ordinary_user_has_a_testbed_in_a_user_namespace")?;
-    // SAFETY: between fork and exec the child is alone; it gives up root and acquires what a
-    // user can have, by system calls and by allocations, which the C library allows there.
+    // SAFETY: between fork and exec the child is alone; it gives up root and acquires a user's
+    // privileges, by system calls and by allocations, which the C library allows there.
     unsafe {
         command.pre_exec(|| {
             // SAFETY: three calls that take integers.

@@ -45,7 +45,8 @@ fn processes(mark: &str) -> Vec<String> {
     found
 }
 
-/// Where FRR's daemons put what they do not put where they are told, and where a run has its scratch.
+/// Where FRR's daemons put files outside their configured folders, and where a run has its scratch
+/// files.
 fn places(scratch: &Path) -> BTreeSet<PathBuf> {
     let folders = [scratch, &Path::new("/var/tmp").join("frr"), Path::new("/run/frr")];
     let entries = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();

@@ -346,7 +346,7 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
             assert_eq!(answer.len(), 70_000);
             drop(halves);
 
-            let mut slow = call(); // asks for more than buffers hold and never reads
+            let mut slow = call(); // requests more than buffers hold and never reads
             slow.write_all(&protocol::Request::new(0, 1 << 32).encode()).unwrap();
             thread::sleep(Duration::from_millis(2_500));
         },
@@ -363,7 +363,7 @@ const LONG_REQUEST: u64 = 40_000;
 fn told_by_kernel(stream: &TcpStream, offset: usize) -> u32 {
     let mut info = [0_u8; 232];
     let mut length = info.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which are there, and says how many.
+    // SAFETY: the kernel writes at most `length` bytes, which are there, and returns how many.
     let got = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -400,8 +400,8 @@ fn answered(mut stream: TcpStream) -> (u32, u64, u32) {
     seen
 }
 
-/// Requests come in segments of the size that is planned, and answers are asked for in the same: both as
-/// the kernel counts them at the other end.
+/// Requests arrive in segments of the planned size, and answers are sent in the same size: both as
+/// counted by the kernel at the other end.
 #[test]
 fn segments_have_the_size_that_is_planned_both_ways() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

@@ -1,4 +1,4 @@
-//! Scripted connections on loopback: what packets show of them is what their scripts say.
+//! Scripted connections on loopback: their packets show what their scripts prescribe.
 
 use nilometer_stat::Rng;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn planned(index: u64, start_us: u64) -> PlannedConnection {
     }
 }
 
-/// A port that, like the two behind it, nobody uses.
+/// A port that is free, like the two after it.
 fn free_ports() -> u16 {
     let any = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
     for _ in 0..100 {
@@ -108,7 +108,7 @@ struct Played {
 }
 
 impl Played {
-    /// By how much a step may seem late: so many milliseconds, and what a busy machine held up its engines, ns.
+    /// By how much a step may seem late: `milliseconds`, and the delay of the engines by a busy machine, ns.
     fn late_by(&self, milliseconds: u64) -> u64 {
         milliseconds * MS + self.late_ns.iter().sum::<u64>()
     }
@@ -159,7 +159,7 @@ fn sent_by(script: &Script, side: Side) -> u64 {
     own.map(|step| if let Act::Send { bytes, .. } = step.act { bytes } else { 0 }).sum()
 }
 
-/// Follows what passes the loopback of this thread's namespace until told that it is over.
+/// Follows what passes the loopback of this thread's namespace until `over` is set.
 fn follow(ring: &mut Ring, over: &AtomicBool) -> Vec<Connection> {
     let (mut follower, mut found) = (Follower::new(Limits::default()), Vec::new());
     loop {
@@ -273,7 +273,7 @@ fn server_first() -> Script {
     ])
 }
 
-/// The client has said all, and hears for longer.
+/// The client has sent everything, and keeps receiving.
 fn half_closed() -> Script {
     seen(vec![
         send(Client, 0, 5, 250),

@@ -1,17 +1,16 @@
 //! The DER's question put to kernels: which packet should a full router drop (section 7)?
 //!
-//! TCP Reno of the kernel, without SACK, through the router that runs: each flow paced to 10 Mb/s, 5 Mb/s
-//! of the bottleneck for each, 100 ms of round-trip time in the ports' delay lines. The simulator plays
-//! the same scenario; the disciplines must come in its order where it sees them clearly apart.
+//! TCP Reno of the kernel, without SACK, through a running router: each flow paced to 10 Mb/s, 5 Mb/s of
+//! the bottleneck for each, 100 ms of round-trip time in the ports' delay lines. The simulator plays the
+//! same scenario; the disciplines must rank in its order where it separates them clearly.
 //!
-//! In short here: 20 flows for some seconds. `NILOMETER_FLOWS=100 NILOMETER_SECONDS=100` is the paper's
-//! size, with all six disciplines. The kernel's TCP takes more of a processor than a router does: where
-//! there are few, `NILOMETER_SLOWER=5` plays the same packets and windows five times slower, all rates
-//! divided and all delays multiplied by it, in the simulator too.
+//! By default a short version: 20 flows for some seconds. `NILOMETER_FLOWS=100 NILOMETER_SECONDS=100` is
+//! the paper's size, with all six disciplines. The kernel's TCP takes more of a processor than a router
+//! does: where there are few, `NILOMETER_SLOWER=5` plays the same packets and windows five times slower,
+//! all rates divided and all delays multiplied by it, in the simulator too.
 //!
-//! Flows that bring less than half of what they bring in virtual time say nothing of disciplines. They are
-//! let off, *skipped*, only if the kernel says that no processor was left; `NILOMETER_QUIET=1` lets nothing
-//! off.
+//! Flows with less than half of their throughput in virtual time prove nothing about disciplines. They are
+//! *skipped* only if the kernel reports that no processor was left; `NILOMETER_QUIET=1` allows no skips.
 
 mod common;
 #[path = "common/links.rs"]
@@ -47,7 +46,7 @@ const CLEARLY: f64 = 2.0;
 /// Flows that bring less than this of what they bring in virtual time are not held back by the router's
 /// link.
 const FILLED: f64 = 0.5;
-/// A machine of which less than this was idle had no processor left.
+/// A machine with less than this share idle had no processor left.
 const IDLE_LEAST: f64 = 0.15;
 /// How often a run is repeated that the machine spoiled.
 const ROUNDS: usize = 3;
@@ -305,7 +304,7 @@ fn disciplines_come_in_the_simulators_order() {
             }
         }
     }
-    // Virtual time depends on no machine: of these disciplines so many pairs are clearly apart.
+    // Virtual time depends on no machine: this many pairs of these disciplines are clearly apart.
     let least = if disciplines.len() == 2 { 1 } else { PAIRS_LEAST };
     assert!(told >= least, "{told} pairs are clearly apart in virtual time, {least} at least");
 }

@@ -1,5 +1,5 @@
-//! A port that floods: garbage, runts, giants, fragments, storms of ICMP and ARP, mutations of all that a
-//! router reads. The traffic of the other ports loses nothing.
+//! A port that floods: garbage, runts, giants, fragments, storms of ICMP and ARP, mutations of all
+//! messages that a router reads. The traffic of the other ports loses nothing.
 //!
 //! ```text
 //!   l0 ── p0 ┐
@@ -7,18 +7,19 @@
 //!   f0 ── p2 ┘                         the flood
 //! ```
 //!
-//! What passes without loss is found while the same flood goes into a bare sink, so that its cost to the
-//! machine is the same. Ten seconds here; `NILOMETER_FLOOD_SECONDS=600` is the promise.
+//! The load that passes without loss is found while the same flood goes into a bare sink, so that its
+//! cost to the machine is the same. Ten seconds by default; the promise is for
+//! `NILOMETER_FLOOD_SECONDS=600`.
 //!
 //! # Whose loss
 //!
-//! A machine that lets threads wait loses packets of its own. Each loss is reported by its place:
+//! A machine that keeps threads waiting loses packets by itself. Each loss is reported by its place:
 //!
 //! * at the sink, whose ring was full because the tester was late: the tester's;
 //! * on a link, whose other end the kernel did not serve in time: the kernel's;
-//! * at the router's own ring. The driver counts the stretches in which it was not let run while frames
-//!   waited, if they were long enough to fill half of its ring. What came in the rest of them may be
-//!   lost, and not one frame more.
+//! * at the router's own ring. The driver counts the periods in which it was not scheduled while frames
+//!   waited, if they were long enough to fill half of its ring. Frames that arrived in the rest of such
+//!   a period may be lost, and not one frame more.
 
 mod common;
 #[path = "../../router/tests/pipeline/frames.rs"]
@@ -198,8 +199,8 @@ fn flooder(site: &Site) -> Result<Namespace> {
     Ok(flooder)
 }
 
-/// The traffic through a router with a flood beside it: the last load of which the judge would keep what
-/// became of it, after three tries at most.
+/// The traffic through a router with a flood beside it: the outcome of the last load that `is_kept`
+/// accepts, after three tries at most.
 fn offered(text: &str, loads: &[Load], is_kept: impl Fn(&Outcome) -> bool) -> Result<Outcome> {
     let site = Site::build(true, 1_500)?;
     let flooder = flooder(&site)?;

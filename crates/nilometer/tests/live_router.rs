@@ -1,4 +1,4 @@
-//! The router on real interfaces: hosts that know nothing of it talk through it.
+//! The router on real interfaces: hosts that do not know about it communicate through it.
 
 mod common;
 #[path = "common/links.rs"]
@@ -109,7 +109,7 @@ impl Site {
         Ok(running)
     }
 
-    /// The same with a fabric whose links have no limit, past which flows may take shortcuts.
+    /// Starts the router with a fabric whose links have no limit, so that flows may take shortcuts.
     fn start_unregulated(&self) -> Result<Running> {
         let mut config: RouterConfig = toml::from_str(ROUTER)?;
         config.fabric.queueing = Queueing::Off;
@@ -128,7 +128,7 @@ impl Site {
         let (began, mut bytes) = (Instant::now(), [0; 64]);
         for sent in 1.. {
             anyhow::ensure!(began.elapsed() < PATIENCE, "{sent} datagrams were sent for nothing");
-            // A link that is down says so here.
+            // A link that is down gives an error here.
             let _ = near.send_to(b"there", far.local_addr()?);
             if let Ok((length, from)) = far.recv_from(&mut bytes) {
                 let _ = far.send_to(&bytes[..length], from);
@@ -187,12 +187,12 @@ fn tcp_passes_both_ways_whole() {
     assert!(tally.discarded < 10, "{tally:?}");
 }
 
-/// Sends so many datagrams, one each millisecond, and waits for them: how many came.
+/// Sends `count` datagrams, one each millisecond, and waits for them; returns how many arrived.
 fn stream(near: &UdpSocket, far: &UdpSocket, count: usize) -> Result<usize> {
     streams(std::slice::from_ref(near), far, count)
 }
 
-/// The same from several sockets in turns.
+/// As [`stream`], from several sockets in turns.
 fn streams(near: &[UdpSocket], far: &UdpSocket, count: usize) -> Result<usize> {
     far.set_read_timeout(Some(Duration::from_millis(50)))?;
     let (mut came, mut bytes) = (0, [0; 64]);
@@ -229,7 +229,7 @@ fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
     assert!(after.0 - before.0 >= 100, "{before:?} {after:?}");
     assert!(after.1 - before.1 >= 90, "{before:?} {after:?}");
 
-    // A filter holds from the moment on at which it is said to be entered.
+    // A filter holds from the moment at which it is reported as entered.
     let denying = |is_in: bool| {
         router.remote.call(move |driver| {
             let filters = &mut driver.router_mut().tables_mut().filters4;
@@ -321,7 +321,7 @@ fn a_link_that_flaps_comes_back_and_one_that_is_removed_leaves_the_others_alone(
     router.stop().expect("it still stops");
 }
 
-/// A host asks for a group and leaves it; another group is forwarded unasked.
+/// A host joins a group and leaves it; another group is forwarded statically.
 #[test]
 fn groups_reach_who_asked_and_who_need_not() {
     if !privileged("multicast") {
@@ -381,7 +381,7 @@ fn an_interface_that_comes_again_is_taken_again() {
     }
     let mut site = Site::new().expect("a site");
     let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
-    // It has an address, of which nothing is said on a link that is not there.
+    // It has an address, which is not announced on a missing link.
     let addresses = vec![AddressSection::try_from("fd00:9::1/64".to_owned()).expect("an address")];
     config.ports.push(PortSection { hotplug: true, addresses, ..PortSection::new("late") });
     let router = Running::start(Some(&site.router), config, false).expect("a router");

@@ -1,10 +1,9 @@
-//! Table 4 on the router that runs: the stages, backlogs and rates of the simulator, by the machine's
-//! clock.
+//! Table 4 on a running router: the stages, backlogs and rates of the simulator, by the machine's clock.
 //!
 //! `L` is 7 Mb/s and `D` 5 ms where the paper has 70 Mb/s and 500 us: the same bytes in a period. Where
-//! the machine lets broadcasts wait, it is played again at a quarter of the speed, twice at the most. What
-//! then is late still is let off only if the kernel says that the router's thread waited for a processor;
-//! `NILOMETER_QUIET=1` lets nothing off. Section 5.2 is played likewise (`wave_video`).
+//! the machine delays broadcasts, it is repeated at a quarter of the speed, at most twice. If broadcasts
+//! are still late then, the test is skipped only if the kernel reports that the router's thread waited for
+//! a processor; `NILOMETER_QUIET=1` allows no skips. Section 5.2 is treated likewise (`wave_video`).
 
 mod common;
 #[path = "common/links.rs"]
@@ -118,7 +117,7 @@ fn unhurried(queueing: Queueing) -> Option<StressReport> {
     None
 }
 
-/// Within so many hundredths.
+/// Whether the two agree within `percent`.
 fn near(live: f64, simulated: f64, percent: f64) -> bool {
     (live - simulated).abs() <= simulated.abs() * percent / 100.0
 }

@@ -1,4 +1,4 @@
-//! `nilometer route bench forward` as scripts meet it: the points, what adds up, and refusals.
+//! `nilometer route bench forward` as scripts use it: the points, sums, and refusals.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn every_device_forwards_and_nothing_comes_from_nowhere() {
     let words = [&TINY[..], &["--out", "page"]].concat();
     let output = room.command(&words).output().expect("it runs");
     let error = String::from_utf8_lossy(&output.stderr);
-    // Two rounds tell no price, and that is said.
+    // Two rounds are too few for a price, and the command says so.
     assert_eq!(output.status.code(), Some(1), "{error}");
     let result: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let points = result["points"].as_array().expect("a list");

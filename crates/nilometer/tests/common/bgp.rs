@@ -65,7 +65,7 @@ impl Speaker {
             assert!(patience.elapsed() < Duration::from_secs(30), "no BGP session to {to}");
         };
         let mut incoming = connection.try_clone().expect("a descriptor");
-        // What the other side says is of no interest, but must not fill its window.
+        // The other side's messages do not matter, but must be read to keep its window open.
         thread::spawn(move || {
             let mut buffer = [0; MESSAGE_BYTES];
             while incoming.read(&mut buffer).is_ok_and(|count| count > 0) {}
@@ -120,7 +120,7 @@ fn open(mut stream: TcpStream, id: Ipv4Addr, own_as: u32) -> std::io::Result<Tcp
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut body = vec![4];
     body.extend((own_as as u16).to_be_bytes());
-    // No hold time: neither side need say that it is there (4.2).
+    // No hold time: neither side needs to send keepalives (4.2).
     body.extend([0, 0]);
     body.extend(id.octets());
     // Capabilities: IPv4 unicast, four octets of AS number.

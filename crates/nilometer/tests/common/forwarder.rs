@@ -1,4 +1,5 @@
-//! A forwarding thread on the tables of a RIB thread: it looks up, and takes newer next hops before each batch.
+//! A forwarding thread on the tables of a RIB thread: it looks up addresses, and takes newer next hops before
+//! each batch.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
@@ -50,7 +51,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Every way that is found must be as `is_right` says.
+    /// Every way found must satisfy `is_right`.
     pub fn start(
         mut forwarder: Forwarder,
         all: Vec<u32>,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use nilometer_linux::daemon::Daemon;
 
-/// Whether FRR is there; says what is left out where it is not.
+/// Whether FRR is installed; prints what is skipped if not.
 pub fn installed(what: &str) -> bool {
     let found = is_installed();
     if !found {
@@ -86,7 +86,7 @@ pub fn rip(number: u32) -> String {
     format!("router rip\n network 198.18.1.0/24\n timers basic 5 180 120\n{tell}")
 }
 
-/// So many routes of a neighbour's kernel, which its daemons redistribute.
+/// Adds `count` routes to a neighbour's kernel, for its daemons to redistribute.
 pub fn kernel_routes(namespace: &Namespace, network: u32, count: u32) {
     let mut netlink = namespace.enter(Netlink::open).expect("netlink");
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: a room to work in, the binary in it, captures to feed it.
+//! Shared parts of the command-line tests: a scratch folder, the binary run in it, captures as input.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
@@ -49,7 +49,7 @@ impl Room {
         copy
     }
 
-    /// How this binary is run by a user that owns nothing, in its own folder, `home`; none, and a line that says
+    /// Runs this binary as an unprivileged user, in a folder of that user's, `home`; none, and a line that says
     /// so, where this process may not become another user.
     pub fn as_nobody(&self) -> Option<impl Fn(&[&str]) -> Output> {
         const NOBODY: u32 = 65_534;
@@ -116,7 +116,7 @@ impl Room {
         Running { child: Some(child), words: format!("{words:?}") }
     }
 
-    /// Runs the binary to its end while it may map so much memory, KiB, and no more.
+    /// Runs the binary to its end with a limit on mapped memory, KiB.
     pub fn run_within(&self, memory_kib: u32, words: &[&str]) -> Output {
         let limited = format!("ulimit -v {memory_kib}; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
@@ -162,7 +162,7 @@ impl Room {
     pub fn small_model(&self, name: &str) -> Value {
         self.done(&["model", "embedded", "--harpoon", "-o", name, "--force"]);
         let mut model = self.json(name);
-        // So many connections are to be made, whatever the sessions.
+        // The number of connections is fixed, whatever the sessions.
         model["generation"]["driver"] = "connections".into();
         let intervals = model["intervals"].as_array_mut().expect("intervals");
         intervals.truncate(2);
@@ -290,7 +290,7 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is UTF-8")
 }
 
-/// Whether a lab can be built here; says what is left out where it cannot.
+/// Whether a lab can be built here; prints what is skipped if not.
 pub fn privileged(what: &str) -> bool {
     match privilege() {
         Privilege::None { why } => {
@@ -335,7 +335,7 @@ pub fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// The same pcap file with no clock: every stamp is 0.
+/// The pcap file without a clock: every stamp is 0.
 pub fn timeless(pcap: &[u8]) -> Vec<u8> {
     let mut file = pcap.to_vec();
     let mut at = 24;
@@ -353,7 +353,7 @@ pub fn capture(count: u64, size: impl Fn(u64) -> usize) -> Vec<u8> {
     talk(count, size, false)
 }
 
-/// The same, where `acknowledges` with the numbers by which each end says what it has heard.
+/// A capture as [`capture`] makes; with acknowledgement numbers if `acknowledges`.
 pub fn talk(count: u64, size: impl Fn(u64) -> usize, acknowledges: bool) -> Vec<u8> {
     let mut frames = Vec::new();
     for number in 0..count {

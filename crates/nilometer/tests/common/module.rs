@@ -1,4 +1,4 @@
-//! A plugin in WebAssembly that a test writes by hand: its state, and what it does to packets and messages.
+//! A plugin in WebAssembly text written by a test: its state, and its code for packets and messages.
 
 use nilometer_loader::artefact::{Manifest, sign};
 use nilometer_loader::keys::SecretKey;
@@ -57,7 +57,7 @@ impl Module<'_> {
         wasm::from_text(text.as_bytes()).unwrap_or_else(|why| panic!("{why}\n{text}"))
     }
 
-    /// The module in an artefact, with what that says of it.
+    /// The module in a signed artefact, and its manifest.
     pub fn signed(&self, key: &SecretKey) -> (Manifest, Vec<u8>) {
         let module = self.binary();
         let manifest = Manifest::new(self.name, self.version(), &module, &Limits::default());

@@ -1,16 +1,17 @@
-//! Whether the machine let a test's threads have their processor: the kernel's word, not the test's own.
+//! Whether the machine let a test's threads have their processor: by the kernel's counters, not the
+//! test's own.
 //!
-//! A test that is about time cannot be held on a machine that is busy, and must not be let off by what it
-//! tests. So the kernel is asked: how long threads of a name waited for a processor while they could have
-//! run (`schedstat`), and how much of all processors was idle (`/proc/stat`). `NILOMETER_QUIET=1` says that
-//! the machine is quiet, and lets nothing off.
+//! A test of timing is meaningless on a busy machine, and must not be skipped on account of what it tests.
+//! So the kernel is queried: how long threads of a name waited for a processor while they could have run
+//! (`schedstat`), and how much of all processors was idle (`/proc/stat`). `NILOMETER_QUIET=1` asserts that
+//! the machine is quiet, and allows no skips.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
 use std::fs;
 use std::time::Duration;
 
-/// How things stood at one moment.
+/// The counters at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     waited: Duration,
@@ -38,7 +39,7 @@ impl Moment {
     /// hypervisor took from a processor included.
     pub fn waited_since(&self, name: &str) -> Duration {
         let now = Moment::now(name);
-        // A tick is 10 ms on every Linux that tells.
+        // A tick is 10 ms in `/proc/stat` on every Linux.
         let stolen = Duration::from_millis(10 * (now.stolen - self.stolen));
         now.waited.saturating_sub(self.waited) + stolen
     }

@@ -1,4 +1,4 @@
-//! FRR's daemons on the router's own ports: by what they learn, packets go.
+//! FRR's daemons on the router's own ports: packets are forwarded by the routes that they learn.
 //!
 //! ```text
 //!   host ── p2 ┐          ┌ p0 ── r2  BGP (our speaker) and OSPF: 198.19.0.0/24, more trusted
@@ -24,7 +24,7 @@ use crate::forwarder::wait;
 use crate::frr::{Daemon, Router, kernel_routes, ospf, rip};
 use crate::links::{link, settle};
 
-/// BGP brings so many routes unless `NILOMETER_FRR_ROUTES` says otherwise.
+/// The number of BGP routes unless `NILOMETER_FRR_ROUTES` is set.
 const BGP_ROUTES: usize = 1_000;
 const OSPF_ROUTES: u32 = 1_000;
 const RIP_ROUTES: u32 = 1_000;
@@ -134,7 +134,7 @@ impl Traffic {
         let count = Arc::clone(&sent);
         let sender = thread::spawn(move || {
             while !until.load(Ordering::Relaxed) {
-                // While there is no route, the router says so, and the socket with it.
+                // While there is no route, the router sends an error, which the socket reports.
                 let is_sent = socket.send_to(b"there", (TARGET, SERVICE)).is_ok();
                 count.fetch_add(is_sent.into(), Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Real daemons of FRR bring their routes to our forwarding table, and may be killed meanwhile.
+//! Real FRR daemons feed their routes to our forwarding table, and may be killed meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::bgp::{Speaker, some_routes};
 use crate::forwarder::{Forwarder, Watch, Ways, wait, ways};
 use crate::frr::{Daemon, Router, cpu_s, kernel_routes, ospf, resident_kib, rip};
 
-/// BGP brings so many routes unless `NILOMETER_FRR_ROUTES` says otherwise.
+/// The number of BGP routes unless `NILOMETER_FRR_ROUTES` is set.
 const BGP_ROUTES: usize = 1_000;
 const OSPF_ROUTES: u32 = 1_000;
 const RIP_ROUTES: u32 = 1_000;
@@ -88,7 +88,7 @@ fn neighbours(r2: &Router, r3: &Router) -> Vec<Daemon> {
     daemons
 }
 
-/// What FRR says are the routes of a protocol that it forwards by.
+/// The selected routes of a protocol, as FRR shows them.
 fn said(router: &Router, protocol: &str) -> Ways {
     let said = router.show(&format!("show ip route {protocol} json"));
     let mut ways = Ways::new();
@@ -116,7 +116,7 @@ fn rib(lab: &Lab) -> RibThread {
     rib
 }
 
-/// Our router with its daemons, and what was told to it.
+/// Our router with its daemons, and the routes announced to it.
 struct Scene<'a> {
     lab: &'a Lab,
     r1: Router<'a>,
@@ -219,8 +219,9 @@ impl Scene<'_> {
         assert_eq!((after.swept, after.fib_updates), (before.swept, before.fib_updates));
     }
 
-    /// All daemons are killed and started again, as FRR's watchfrr does when zebra dies; what the
-    /// neighbour does not announce any more goes, but not before all has been told.
+    /// All daemons are killed and started again, as FRR's watchfrr does when zebra dies; routes
+    /// that the neighbour no longer announces are removed, but not before all others have been
+    /// repeated.
     fn lose_the_daemons(&mut self, late: usize) {
         let listener = self.listen(PATIENT.hold);
         wait("the connection", || listener.status().is_connected);

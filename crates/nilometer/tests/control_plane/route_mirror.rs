@@ -1,4 +1,4 @@
-//! What the kernel does to its routes without a word, as its mirror sees it.
+//! Silent changes of the kernel to its routes, as the mirror sees them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -94,7 +94,7 @@ fn a_way_whose_link_goes_down_is_left_until_it_comes_up() {
     wait("both ways again", || ports() == BTreeSet::from([0, 1]));
 }
 
-/// Three objects, and the end of what is said of them, are one datagram.
+/// Three objects and the end of their dump are one datagram.
 #[test]
 fn next_hop_objects_that_are_there_already_are_told() {
     if !crate::common::privileged("next-hop objects of the kernel") {

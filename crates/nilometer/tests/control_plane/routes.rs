@@ -1,4 +1,4 @@
-//! The RIB thread as those see it who forward by its tables, command it and ask it.
+//! The RIB thread as seen by threads that forward by its tables, change its routes and query it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -235,7 +235,7 @@ fn listen(rib: &RibThread, hold_ms: u64, quiet_ms: u64, longest_ms: u64) -> FpmL
     FpmListener::start(None, config, rib.news()).expect("loopback")
 }
 
-/// A next-hop object behind link 1, and so many routes by it, as zebra tells them.
+/// A next-hop object behind link 1, and routes by it, as zebra announces them.
 fn replay(gateway: &str, numbers: std::ops::Range<u32>) -> Vec<u8> {
     let mut bytes = crate::netlink::frame(&[crate::netlink::object(7, 1, ip(gateway))]);
     for number in numbers {
@@ -432,7 +432,8 @@ fn a_failover_and_a_change_do_not_wait_for_a_list() {
         taken.sort();
         let at = |share: usize| taken[(taken.len() - 1) * share / 100];
         println!("{what}: {:?}, 99 % {:?}, most {:?}", at(50), at(99), at(100));
-        // Lists follow each other: whoever waited for one would wait for half of it.
+        // Lists follow each other without a pause: waiting for one would take half of its time on
+        // average.
         assert!(at(50) < walk / 8, "{what}: {:?}, and a list {walk:?}", at(50));
     }
     println!("{} lists of {routes} routes, {walk:?} each", lists.load(Ordering::Relaxed));

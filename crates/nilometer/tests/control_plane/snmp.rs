@@ -76,7 +76,7 @@ impl Daemon {
     }
 }
 
-/// What is told below a name, each line's name and value.
+/// The objects below a name, each line's name and value.
 fn walk(port: u16, below: &str, bulk: bool) -> BTreeMap<String, String> {
     let program = if bulk { "snmpbulkwalk" } else { "snmpwalk" };
     let output = Command::new(program)
@@ -149,7 +149,7 @@ fn a_manager_reads_the_router() {
         let plugin = |column: u32| &ours[&format!("{OURS}.4.1.{column}.{COUNT_1}")];
         assert_eq!([plugin(2), plugin(4), plugin(5)], ["counter", "native", ""]);
         let processed = |column: u32| plugin(column).parse::<u64>().expect("a count");
-        // (Datagrams of 33 bytes, and whatever else hosts say.)
+        // (Datagrams of 33 bytes, and whatever else the hosts send.)
         assert!(processed(6) >= 20 * (round + 1) && processed(7) >= 33 * processed(6), "{ours:?}");
         assert_eq!([processed(8), processed(11), processed(13)], [0; 3]);
         let own: BTreeMap<&str, u64> = (1..)
@@ -166,7 +166,7 @@ fn a_manager_reads_the_router() {
         assert_eq!(ip[".1.3.6.1.2.1.4.1.0"], "1", "it forwards");
         let names = walk(port, ".1.3.6.1.2.1.2.2.1.2", false);
         assert_eq!(names.values().collect::<Vec<_>>(), ["p0", "p1"]);
-        // Of those that were sent at once, most found that the neighbour was still asked for.
+        // Most of the datagrams sent at once found the neighbour unresolved.
         assert!(ip[".1.3.6.1.2.1.4.6.0"].parse::<u64>().expect("a count") > 0);
         drop(daemon);
     }

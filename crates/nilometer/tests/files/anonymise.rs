@@ -1,4 +1,4 @@
-//! `flows --anonymise` as a user meets it: other addresses of the same prefixes, and nothing else changed.
+//! `flows --anonymise` as a user sees it: other addresses of the same prefixes, and nothing else changed.
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};

@@ -204,7 +204,8 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
     );
 }
 
-/// What only a look at the machine or the input tells; the directory of results must not appear.
+/// Errors that only a look at the machine or the input reveals; the directory of results must not
+/// appear.
 #[test]
 fn a_lab_refuses_before_it_builds_or_writes() {
     if !privileged("refusals that come after privileges are looked at") {
@@ -274,7 +275,7 @@ fn documents_that_have_no_end_are_refused_at_their_limit() {
     room.done(&["model", "good.pcap", "-o", "good.json"]);
     room.write("good.rules", "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n");
     room.write("good.table", "10.0.0.0/8\n");
-    // A device has the length 0 and never ends; a file of holes says how long it is.
+    // A device has length 0 and never ends; a sparse file has a length.
     let holes = fs::File::create(room.path("holes")).expect("a file");
     holes.set_len(8 << 30).expect("a length");
     for document in ["/dev/zero", "holes"] {

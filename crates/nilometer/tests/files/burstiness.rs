@@ -1,4 +1,5 @@
-//! Hurst's parameter of captures, from the command line: found where it was put, and as it is had offline.
+//! Hurst's parameter of captures, from the command line: found where it was put, and equal to an offline
+//! computation.
 
 use crate::common;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Captures read by programs of others: packet by packet by `pcap-parser`, connection by connection by
-//! tshark, flow by flow by nfpcapd.
+//! Captures read by third-party programs: packet by packet by `pcap-parser`, connection by connection
+//! by tshark, flow by flow by nfpcapd.
 
 mod compared;
 mod tshark;
@@ -17,7 +17,8 @@ use pcap_parser::{Block, LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGRead
 /// Longer than any block of the shared captures.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// A packet as both tell it: when in nanoseconds, how long on its link, and what was captured.
+/// A packet as both report it: its time in nanoseconds, its length on the link, and the captured
+/// bytes.
 type Told = (Option<u64>, u32, Vec<u8>);
 
 fn ours(bytes: &[u8]) -> Vec<Told> {
@@ -33,7 +34,7 @@ fn ours(bytes: &[u8]) -> Vec<Told> {
     told
 }
 
-/// What they read until the file ends, or until the first thing that they refuse.
+/// The packets that they read until the file ends, or until the first error.
 fn theirs(bytes: &[u8]) -> (Vec<Told>, Option<String>) {
     let mut told = Vec::new();
     let refused = if is_pcap(bytes) { legacy(bytes, &mut told) } else { blocks(bytes, &mut told) };

@@ -1,4 +1,4 @@
-//! What fuzzing has kept, played through the same functions that are fuzzed (`fuzz/`).
+//! The fuzzing corpus, run through the same functions that are fuzzed (`fuzz/`).
 
 use std::collections::BTreeSet;
 use std::fs;

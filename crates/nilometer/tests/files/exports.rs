@@ -1,4 +1,4 @@
-//! Exports of every format as a user brings them: the binary run on datagrams, captures and archives.
+//! Exports of every format as users have them: the binary run on datagrams, captures and archives.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::Command;
 use nilometer_wire::build;
 use serde_json::Value;
 
-/// A run of `nilometer flows --json`: its status, its object, and what it said.
+/// A run of `nilometer flows --json`: its status, its JSON object, and its messages.
 fn flows(paths: &[PathBuf]) -> (Option<i32>, Value, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_nilometer"))
         .args(["flows", "--json"])
@@ -213,7 +213,7 @@ fn records_are_repaired_unless_only_decoded() {
     assert!(shown.contains("flows after repair") && shown.contains("start renewed"), "{shown}");
 }
 
-/// A file of nfcapd, layout 2, with so many flows in each of its blocks, packed one by one.
+/// An nfcapd file, layout 2, with `flows` flows in each of its blocks, each block packed on its own.
 fn nfcapd(compression: u8, blocks: u32, flows: u32, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut record = [11u16, 76, 2, 0, 0, 0].map(u16::to_le_bytes).concat();
     record.extend([1, 0, 52, 0]);

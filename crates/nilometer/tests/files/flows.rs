@@ -1,4 +1,4 @@
-//! `nilometer flows` as a user meets it: the binary run on captures, exports and what is neither.
+//! `nilometer flows` as a user sees it: the binary run on captures, exports and other files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -308,7 +308,7 @@ fn captures_are_read_in_the_order_of_their_numbers_and_no_other_order_stops_time
     named.sort();
     let of_names: Vec<&str> = named.iter().map(String::as_str).collect();
     let of_names = counted(&of_names);
-    // The timers rest until the third packet of a.pcap2 says that its time is another one.
+    // The timers stand still until the third packet of a.pcap2 shows that its time is another one.
     assert_eq!(of_names["flow_records"], 59);
     assert!(of_names["warnings"].to_string().contains("for a packet, 1 times"), "{of_names}");
 }
@@ -365,7 +365,7 @@ fn captures() -> Option<PathBuf> {
     folder
 }
 
-/// What the index says of each file below `pcap`: its packets, where it is a capture.
+/// The entry of the index for each file below `pcap`: its packets, where it is a capture.
 fn index(data: &Path) -> Vec<(String, Option<u64>)> {
     let index = fs::read_to_string(data.join("INDEX.md")).expect("the index of the data");
     let section = index.split("## shared/pcap ").nth(1).expect("a section on captures");
@@ -384,7 +384,7 @@ fn index(data: &Path) -> Vec<(String, Option<u64>)> {
 /// A capture that the index does not count, for it is compressed: what Wireshark counts in it.
 const PACKED: (&str, u64) = ("PcapPlusPlus/file_heuristics/pcapng-example.pcapng.zst", 159);
 
-/// Reads one file; says what is wrong with the outcome, and whether the file was read.
+/// Reads one file; returns whether it was read, or what is wrong with the outcome.
 fn check(data: &Path, file: &str, expected: Option<u64>) -> Result<bool, String> {
     let path = data.join("pcap").join(file);
     let expected = if file == PACKED.0 { Some(PACKED.1) } else { expected };

@@ -1,5 +1,5 @@
-//! `--force` and all that writes, against random directories: nothing foreign is ever touched, and
-//! own results are always replaced.
+//! `--force` with all commands that write, against random directories: nothing foreign is ever
+//! touched, and own results are always replaced.
 
 mod places;
 mod router;
@@ -55,7 +55,7 @@ arrivals = "poisson"
 bottleneck = "line"
 "#;
 
-/// The binary, or another one to which the same is done: `NILOMETER_UNDER_TEST`.
+/// The binary under test, or another one: `NILOMETER_UNDER_TEST`.
 fn binary() -> PathBuf {
     std::env::var_os("NILOMETER_UNDER_TEST").map_or_else(|| BINARY.into(), PathBuf::from)
 }

@@ -1,4 +1,5 @@
-//! A full disk: whatever its size, a command ends whole, or in one line and with nothing left.
+//! A full disk: whatever its size, a command ends with complete results, or in one line and with
+//! nothing left.
 //!
 //! Each command writes into a tmpfs of its own in a mount namespace of its own, a page at first and
 //! then twice as large again and again, until it ends well. So the disk is full at another moment each
@@ -10,7 +11,7 @@ use std::process::{Command, Output};
 use common::{BINARY, Room, capture, text};
 use serde_json::Value;
 
-/// Mounts a disk of `$1` bytes, runs the rest of the words in it, and says what is left on it.
+/// Mounts a disk of `$1` bytes, runs the rest of the words in it, and lists what is left on it.
 const SCRIPT: &str = "mount -t tmpfs -o size=$1,nr_inodes=1024 none disk || exit 99
 shift
 (cd disk && \"$@\")
@@ -21,7 +22,7 @@ exit $status";
 /// More than any of these commands writes.
 const ENOUGH_BYTES: u64 = 64 << 20;
 
-/// Runs the binary on a disk of so many bytes; what is left on it.
+/// Runs the binary on a disk of `bytes`; returns what is left on it.
 fn on_disk(room: &Room, bytes: u64, words: &[&str]) -> (Output, Vec<String>) {
     std::fs::create_dir_all(room.path("disk")).expect("a place to mount it");
     let mut command = Command::new("unshare");
@@ -35,7 +36,7 @@ fn on_disk(room: &Room, bytes: u64, words: &[&str]) -> (Output, Vec<String>) {
     (output, left)
 }
 
-/// Whether disks can be mounted here; says what is left out where they cannot.
+/// Whether disks can be mounted here; prints what is skipped if not.
 fn can_mount(room: &Room) -> bool {
     std::fs::create_dir_all(room.path("disk")).expect("a place to mount it");
     let mut command = Command::new("unshare");

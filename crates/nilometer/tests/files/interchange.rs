@@ -111,8 +111,8 @@ fn listed(text: &str, element: &str) -> Vec<f64> {
     list.split_whitespace().map(|word| word.parse().expect("a number")).collect()
 }
 
-/// What INDEX.md says of `ex2`: gaps of mean 0.498, sizes from 1,000, median 20,414, mean 111,884, Hill's
-/// index 1.06 to 1.18; and the list itself, read by other means.
+/// The values that INDEX.md gives for `ex2`: gaps of mean 0.498, sizes from 1,000, median 20,414, mean
+/// 111,884, Hill's index 1.06 to 1.18; and the list itself, read by other means.
 #[test]
 fn harpoons_own_examples_are_loaded_and_run() {
     let Some(data) = std::env::var_os("NILOMETER_DATA").map(PathBuf::from) else {

@@ -1,4 +1,4 @@
-//! `nilometer model` as a user meets it: models written, shown and compared.
+//! `nilometer model` as a user sees it: models written, shown and compared.
 
 use crate::common;
 use std::net::Ipv4Addr;
@@ -178,8 +178,8 @@ fn a_law_that_moved_is_found_and_no_other() {
 
 const EXPORTED_S: u32 = 1_700_000_300;
 
-/// Records of 3,000 flows as an exporter of NetFlow v5 tells them that counts one packet in
-/// `interval`: of each flow's packets every one that the wheel of that many teeth touches.
+/// Records of 3,000 flows from a NetFlow v5 exporter that counts one packet in `interval`: a counter that
+/// runs over the packets of all flows selects them.
 fn sampled_export(interval: u16, length: impl Fn(u32) -> u64) -> Vec<u8> {
     let every = u64::from(interval.max(1));
     let mut wheel = 0;
@@ -259,7 +259,7 @@ fn sampled_records_say_how_many_flows_there_were_and_how_long() {
         assert!(line.contains(if interval > 0 { "1 packet in 10" } else { "counted" }), "{line}");
         room.done(&["generate", "plan", "model.json"]);
     }
-    // Flags without a SYN count no flows, and one line says so; where there are no flags there is a lower bound.
+    // Flags without a SYN give no count of flows, and one line says so; without flags there is a lower bound.
     let flagged = |flags: u8| {
         let mut export = sampled_export(10, length);
         for datagram in export.chunks_mut(netflow5::HEADER_BYTES + 30 * netflow5::RECORD_BYTES) {

@@ -1,4 +1,5 @@
-//! A model as others read it: tables in CSV and Parquet, and the JSON Schema that its file keeps to.
+//! A model as other programs read it: tables in CSV and Parquet, and the JSON Schema that its file
+//! keeps to.
 
 use crate::common;
 use std::collections::BTreeSet;
@@ -140,7 +141,7 @@ fn the_schema_beside_the_sources_is_that_of_the_types() {
     assert_eq!(Room::new("schema").done(&["model", "schema"]), document);
 }
 
-/// The same by Debian's validator (python3-jsonschema), where it is.
+/// Validates the files by Debian's validator (python3-jsonschema), if it is installed.
 fn validated_by_another(room: &Room, names: &[&str]) {
     let script = "import json, sys, jsonschema\n\
                   schema = json.load(open(sys.argv[1]))\n\
@@ -217,7 +218,7 @@ fn rows(text: &str) -> Vec<Map<String, Value>> {
     lines.map(row).collect()
 }
 
-/// A capture of so many questions for names, each answered.
+/// A capture of `count` DNS queries, each answered.
 fn names(count: u16) -> Vec<u8> {
     let server: SocketAddr = ([203, 0, 113, 53], 53).into();
     let both = |number: u16| {

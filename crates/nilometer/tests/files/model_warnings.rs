@@ -1,4 +1,4 @@
-//! What `nilometer model` warns of: a model of next to nothing, and inputs that are years apart.
+//! Warnings of `nilometer model`: a model of next to nothing, and inputs that are years apart.
 
 use crate::common;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use nilometer_flow::netflow5::{self, Header};
 use nilometer_flow::record::{TCP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 
-/// An export of NetFlow v5 of that second: twenty flows of 8 MB in all, of which this many ended.
+/// A NetFlow v5 export of that second: twenty flows of 8 MB in all, `ended` of which ended.
 fn export(unix_secs: u32, ended: u16) -> Vec<u8> {
     let flow = |number: u16| {
         let start_ns =

@@ -1,4 +1,4 @@
-//! `nilometer plugin` as a shell meets it: from text to an installed plugin, and what is refused in one line.
+//! `nilometer plugin` from a shell: from text to an installed plugin, and refusals in one line.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What a model knows beyond five distributions, against what others say of the same captures.
+//! A model's laws beyond five distributions, against other programs' view of the same captures.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -118,8 +118,8 @@ fn records_tell_the_same_but_of_round_trips_a_bound() -> Result<()> {
     Ok(())
 }
 
-/// What nDPI says of a conversation, as one of our classes; none where it does not know or we have no word. Of
-/// peers that call each other nobody says whether by the clock or by chance.
+/// nDPI's label of a conversation, as one of our classes; none where nDPI does not know it or we have no class
+/// for it. For peers that contact each other nothing shows whether they do so periodically or at random.
 fn expected(label: &str, found: UdpClass) -> Option<UdpClass> {
     Some(match label.split('.').next()? {
         "DNS" | "MDNS" | "LLMNR" => UdpClass::DnsLike,

@@ -1,4 +1,5 @@
-//! A capture as an exporter with an active timeout would tell it: the model after repair, and without.
+//! A capture as an exporter with an active timeout would report it: the model after repair, and
+//! without.
 
 use std::fs;
 use std::path::{Path, PathBuf};

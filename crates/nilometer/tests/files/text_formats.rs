@@ -1,4 +1,4 @@
-//! Flow records in text, in and out, as a user brings and takes them.
+//! Flow records in text, read and written from the command line.
 
 use crate::common;
 use std::io::{Read, Write};
@@ -193,7 +193,7 @@ fn damaged_files_of_a_directory_are_passed_over_and_named() {
     room.write("torn/2.nfcapd", [0x0c, 0xa5, 1, 0]);
     room.write("torn/3.parquet", b"PAR1 and what is no footer at all");
     room.write("torn/4.gz", [0x1f, 0x8b, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    // A table of two row groups, the second of which is damaged, gives the first.
+    // A table of two row groups with the second damaged yields the first.
     room.write("many.csv", many_records(140_000));
     room.done(&["flows", "many.csv", "--decode-only", "-o", "torn/5.parquet"]);
     let mut table = room.read_bytes("torn/5.parquet");
@@ -223,7 +223,8 @@ fn damaged_files_of_a_directory_are_passed_over_and_named() {
         let half = "torn/5.parquet: row group 1 is damaged";
         assert!(warnings.iter().any(|said| said.as_str().expect("words").starts_with(half)));
     }
-    // Who names one is told, also beside others: nothing of what was asked for is lost in silence.
+    // A damaged file named on the command line is refused, also beside others: no requested input
+    // is skipped silently.
     for name in ["torn/2.nfcapd", "torn/3.parquet", "torn/4.gz", "torn/5.parquet"] {
         for inputs in [&["flows", name][..], &["flows", "torn/1.pcap", name]] {
             assert!(room.refused(inputs).contains(name));
@@ -231,7 +232,7 @@ fn damaged_files_of_a_directory_are_passed_over_and_named() {
     }
 }
 
-/// CSV of so many flows, no two alike.
+/// CSV of `count` flows, no two alike.
 fn many_records(count: u32) -> String {
     let mut text = "sa,da,sp,dp,pr,ts,te,ipkt,ibyt\n".to_owned();
     for number in 0..count {
@@ -248,7 +249,7 @@ fn many_records(count: u32) -> String {
     text
 }
 
-/// A pcapng says what its packets are after its header alone.
+/// A pcapng file states the link type of its packets only after its header.
 #[test]
 fn packets_of_a_capture_that_is_passed_over_are_not_counted() {
     let room = Room::new("wireless");
@@ -269,7 +270,7 @@ fn packets_of_a_capture_that_is_passed_over_are_not_counted() {
     assert_eq!(counts["skipped"]["files_not_read"], 1);
 }
 
-/// The same capture in each way in which people compress captures, whole and cut.
+/// The same capture in each common compression format, whole and truncated.
 #[test]
 fn compressed_files_are_read_as_what_is_in_them() {
     let room = Room::new("packed");

@@ -1,5 +1,5 @@
-//! Records stripped of their TCP flags, against the same records with them, on real captures; and what
-//! can be told without them at all.
+//! Records stripped of their TCP flags, against the same records with them, on real captures; and the
+//! limits of what can be known without them.
 
 use std::path::{Path, PathBuf};
 
@@ -39,9 +39,9 @@ fn model(records: Vec<FlowRecord>) -> TrafficModel {
     estimate(records, &options).expect("a model").model
 }
 
-/// How far files are from those of the same records with flags, at most: where exporters tell why a record
-/// ended (flowEndReason), and where they do not. Of the last four most of what is wrongly in or out are
-/// connections left open, or closed from the other side, which nothing in a record without flags tells.
+/// How far files are from those of the same records with flags, at most: where exporters report why a
+/// record ended (flowEndReason), and where they do not. In the last four most errors are connections left
+/// open, or closed from the other side, which a record without flags cannot show.
 const CAPTURES: [(&str, [f64; 2]); 9] = [
     ("pcap/composite/composite_a.pcap.gz", [0.02, 0.08]),
     ("pcap/nDPI/pcap/alexa-app.pcapng", [0.02, 0.08]),
@@ -60,7 +60,7 @@ fn files_without_flags_are_those_with_flags() {
         println!("skipped: public captures (set NILOMETER_DATA)");
         return;
     };
-    // What an exporter would say: packets and bytes, no sequence space, no handshake.
+    // What an exporter would report: packets and bytes, no sequence space, no handshake.
     let exported = |record: FlowRecord| FlowRecord { payload_octets: None, opened: None, ..record };
     let untold =
         |record: &FlowRecord| FlowRecord { end_reason: EndReason::Unknown, ..record.clone() };
@@ -133,8 +133,8 @@ fn learned(flow: &Shown, all: &[Shown]) -> bool {
     near.iter().take(15).filter(|(_, is_whole)| *is_whole).count() > 7
 }
 
-/// A learner that is shown every field of the records of eight captures and of their answers, and their
-/// flags: of the ninth it tells no law within 0.08 where ours is not.
+/// A classifier trained on every field of the records of eight captures and of their answers, with
+/// their flags, estimates no law of the ninth within 0.08 where ours does not.
 #[test]
 fn a_learner_that_was_shown_other_flags_misses_the_same_captures() {
     let Some(data) = std::env::var_os("NILOMETER_DATA").map(PathBuf::from) else {

@@ -125,7 +125,7 @@ fn damaged_packets_are_counted_and_said() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&told["refused"], &told["frames_partial"]), (&2.into(), &1.into()));
     assert_eq!(told["used"], found.len() - 2);
-    // A frame whose packets never arrived is there all the same, as its end mark says.
+    // A frame whose packets never arrived exists all the same, as its end mark shows.
     let without = packets(&file).into_iter().filter(|packet| file[packet.start + 7] != 5);
     let mut lost = file[..HEADER].to_vec();
     without.for_each(|packet| lost.extend(&file[packet.start - LENGTH..packet.end]));

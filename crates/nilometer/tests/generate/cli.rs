@@ -218,7 +218,7 @@ fn an_interrupted_client_says_how_far_it_came() {
     server.ended_by(libc::SIGINT);
 }
 
-/// The limits of a server that strangers can reach are options, and said in its help.
+/// The limits of a server that strangers can reach are options, and documented in its help.
 #[test]
 fn limits_are_told_and_checked() {
     let room = Room::new("limits");

@@ -1,7 +1,7 @@
 //! The server of `generate` under hostile clients, while the owner's client is served.
 //!
-//! Each test has a network namespace of its own, so that what the kernel holds for the server's port is
-//! the server's alone. All strangers call from one address, the owner from another.
+//! Each test has a network namespace of its own, so that all kernel memory for the server's port belongs
+//! to the server. All strangers connect from one address, the owner from another.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -44,7 +44,7 @@ fn in_the_open(limits: Limits, with: impl FnOnce(&LiveCounters) + Send) -> Serve
     with_places(PLACES, limits, with).0
 }
 
-/// The same with so many places; also how often its thread slept.
+/// As above, with `open_max` places; also returns how often its thread slept.
 fn with_places(
     open_max: usize,
     limits: Limits,
@@ -75,7 +75,7 @@ fn times_slept() -> u64 {
     line.and_then(|number| number.trim().parse().ok()).expect("a number")
 }
 
-/// A hostile client that asks for `size_bytes` in a request of so many bytes, and has sent its beginning.
+/// A hostile client that requests `size_bytes` in a request of `request_bytes`, and has sent its header.
 fn stranger(request_bytes: u64, size_bytes: u64) -> TcpStream {
     let mut stream = TcpStream::connect(HERE).expect("the kernel has a queue");
     stream.write_all(&Request::new(request_bytes, size_bytes).encode()).expect("sixteen bytes");
@@ -192,8 +192,8 @@ fn bytes_under_way_are_bounded_and_none_stay() {
         thread::scope(|scope| {
             let _stopping = Stopping(&over);
             let most = scope.spawn(|| {
-                // The table is read line by line while bytes go from one connection to another; what two
-                // readings in a row say was there.
+                // The table is read line by line while bytes go from one connection to another; only what
+                // two consecutive readings show counts.
                 let (mut most, mut before) = ((0, 0), 0);
                 while !over.load(Relaxed) {
                     let (bytes, orphans) = kept_by_the_kernel();
@@ -275,8 +275,8 @@ fn the_address_with_most_places_makes_room() {
     assert_eq!((report.timed_out, report.too_slow, report.refused), (0, 0, 0), "{report:?}");
 }
 
-/// What the send buffer took in long ago counts when it is acknowledged: a reader of 10 kB/s, ten times as
-/// fast as it must be, asks for what its server's buffers hold at once.
+/// Bytes that entered the send buffer long ago count when they are acknowledged: a reader of 10 kB/s, ten
+/// times as fast as required, requests as much as its server's buffers hold at once.
 #[test]
 fn an_honest_reader_may_be_slow() {
     if !privileged("a slow reader") {

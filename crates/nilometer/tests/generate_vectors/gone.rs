@@ -1,4 +1,4 @@
-//! Ends that are gone before the other one has sent its last: each segment that comes then is answered by a reset.
+//! Ends that are gone before the other one has sent its last byte: each later segment is answered by a reset.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn closed_before_more_came() -> Script {
     ])
 }
 
-/// The client breaks a transfer off of which thirty segments are still to come.
+/// The client breaks off a transfer with thirty segments still to come.
 fn broken_off() -> Script {
     seen(vec![
         send(Client, 0, 5, 100),

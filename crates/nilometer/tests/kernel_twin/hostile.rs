@@ -1,4 +1,4 @@
-//! Hostile packets: real captures as they are, and packets of our own changed by chance.
+//! Hostile packets: real captures as they are, and our own packets randomly mutated.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ const OF_ONE_CAPTURE: usize = 120;
 /// Packets changed by chance.
 const CHANGED: usize = 8_000;
 
-/// Ethertype and IP packet, of which at most so many.
+/// Ethertypes and IP packets, `most` at most.
 pub fn packets(most: usize) -> Vec<(u16, Vec<u8>)> {
     let mut found = changed();
     match std::env::var_os("NILOMETER_DATA") {
@@ -58,7 +58,7 @@ fn read(file: &Path, found: &mut Vec<(u16, Vec<u8>)>) {
     }
 }
 
-/// Sound packets of which a few bytes are others; half of them with a header checksum that fits.
+/// Sound packets with a few bytes changed; half of them with a correct header checksum.
 fn changed() -> Vec<(u16, Vec<u8>)> {
     let mut rng = Rng::new(1812, 4, 0);
     let below = |rng: &mut Rng, most: usize| (rng.next_u64() % most as u64) as usize;

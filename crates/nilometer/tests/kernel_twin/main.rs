@@ -1,5 +1,5 @@
-//! The same hostile packets through our router and through the kernel: the same comes out, or the
-//! difference is one that is explained.
+//! The same hostile packets through our router and through the kernel: the outputs are the same, or
+//! the difference is explained.
 
 mod hostile;
 mod middlebox;

@@ -1,8 +1,9 @@
-//! NAT, firewall and policer beside the kernel's own on the same packets: what differs is named, step by step.
+//! NAT, firewall and policer compared with the kernel's own on the same packets: differences are named, step by
+//! step.
 //!
 //! The kernel has `masquerade`, connection tracking and `limit` of nftables. (`police` of tc, which is nearer to a policer,
-//! is not in every kernel.) Each step is a packet that goes in on a side of both devices; where they may differ the
-//! step says how and why, and a difference that has gone is as wrong as one that is new.
+//! is not in every kernel.) Each step is a packet that enters both devices on one side; where they may differ the
+//! step says how and why, and a difference that has disappeared fails like a new one.
 
 mod firewall;
 mod nat;

@@ -5,13 +5,13 @@
 //!                                              and fd00:19::/126; all else is behind the right host
 //! ```
 //!
-//! After each packet a mark goes each way, and when both have come a second one. What came out before
-//! the second belongs to the packet: a device may let what is plain pass by what it has to think about. What
-//! comes in is taken by one processor, at all ends: where each takes what it has sent itself, marks overtake
-//! a packet when a thread moves from one that is held up to another.
-//! Requests for link-layer addresses and reports of groups are left out. Each link's network is of the
-//! two at its ends: messages to others on it would wait for addresses that no host has, and the kernel
-//! makes no more of them while a few wait.
+//! After each packet a mark is sent each way, and when both have arrived a second one. Frames that leave
+//! before the second belong to the packet: a device may let plain packets overtake those on its slow path.
+//! At all ends a single processor takes what arrives: if each processor took what it has sent itself, marks
+//! would overtake a packet when a thread moves from a delayed processor to another. Requests for link-layer
+//! addresses and reports of groups are left out. Each link's network holds only the two at its ends:
+//! messages to other addresses on it would wait for hosts that do not exist, and the kernel makes no more of
+//! them while a few wait.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -105,7 +105,7 @@ impl Rig {
                     offload::switch_off(name)?;
                     steer::to_one_processor(name, 0)?;
                     let mut netlink = Netlink::open()?;
-                    // Hosts say nothing; the device has to resolve its neighbours.
+                    // Hosts send nothing by themselves; the device has to resolve its neighbours.
                     if name == outer {
                         netlink.silence(name)?;
                     }
@@ -137,7 +137,7 @@ impl Rig {
         };
         let ports = [open(0)?, open(1)?];
         let mut rig = Rig { memory, ports, marks: 0, _router: router, _spaces: spaces };
-        // A router that has just come up tells of its addresses first (RFC 4861, 7.2.6).
+        // A router that has just come up announces its addresses first (RFC 4861, 7.2.6).
         rig.settle(&mut Vec::new())?;
         Ok(rig)
     }
@@ -218,7 +218,7 @@ impl Rig {
     }
 }
 
-/// The kernel says nothing of its own accord, forgets nothing, and limits no errors.
+/// Settings by which the kernel sends nothing of its own accord and does not limit errors.
 const QUIET: [(&str, &str); 10] = [
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
     ("net/ipv6/conf/default/accept_ra", "0"),
@@ -252,14 +252,14 @@ fn teach(middle: &Namespace) -> Result<()> {
     middle.write_sysctls(&[
         ("net/ipv4/ip_forward", "1"),
         ("net/ipv6/conf/all/forwarding", "1"),
-        // What our router does by RFC 1812 is what the kernel is asked for.
+        // The kernel is configured to follow RFC 1812 as our router does.
         ("net/ipv4/conf/all/send_redirects", "0"),
         ("net/ipv4/conf/p0/send_redirects", "0"),
         ("net/ipv4/conf/p1/send_redirects", "0"),
     ])
 }
 
-/// The same as a ROUTER.toml.
+/// The same setup as a ROUTER.toml.
 fn config(service: Option<&Service>) -> Result<RouterConfig> {
     // A mark that took a shortcut would overtake the packets that it is to come after.
     let mut text = String::from(

@@ -1,4 +1,4 @@
-//! What came out for one packet, in a form in which two devices can be compared.
+//! The output for one packet, in a form that allows two devices to be compared.
 
 use std::fmt::Write;
 

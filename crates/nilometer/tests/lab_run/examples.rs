@@ -1,4 +1,4 @@
-//! Every example that is shipped does what it says, and so do the commands of the documents.
+//! Every shipped example does what it claims, and so do the commands of the documents.
 
 mod documents;
 
@@ -74,5 +74,5 @@ fn the_captures_model_has_the_files_that_were_sent() {
     std::fs::remove_dir_all(scratch).expect("clean");
 }
 
-/// What the generator's own log says was sent while the capture was taken.
+/// Bytes sent during the capture, by the generator's own log.
 const SENT_BYTES: u64 = 3_148_930;

@@ -22,7 +22,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// None, and a line that says so, where that cannot be built.
+    /// The bench; none, and a line that says so, where it cannot be built.
     pub(super) fn new(what: &str) -> Option<Bench> {
         let has_ip = Command::new("ip").arg("-V").output().is_ok_and(|out| out.status.success());
         if !has_ip || privilege() != Privilege::Root {
@@ -73,7 +73,7 @@ impl Bench {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Sets the device up as `lab wiring` says, word for word.
+    /// Sets the device up by the output of `lab wiring`, word for word.
     pub(super) fn set_up(&self) {
         self.set_up_for(&INTERFACES);
     }
@@ -165,7 +165,7 @@ fn furnish(bench: &Bench) {
         let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
         bench.in_host(&[&["address", "add", address, "dev", CLIENT], nodad].concat());
     }
-    // The same prefix by an interface that stays.
+    // A route to one prefix by both interfaces; `b0` stays.
     bench.in_host(&["link", "add", "b0", "type", "bridge"]);
     bench.in_host(&["link", "set", "b0", "up"]);
     bench.in_host(&["route", "add", "10.55.0.0/16", "via", "10.9.8.1"]);
@@ -394,7 +394,7 @@ fn interfaces_come_back_when_the_lab_is_killed() {
     let before = bench.state();
     let words = ["lab", "run", "--duration", "30", "--calibration", "0"];
     let mut lab = bench.nilometer(&[&words[..], &INTERFACES].concat());
-    // (A process group of its own, all of which is killed.)
+    // (A process group of its own, which is killed as a whole.)
     std::os::unix::process::CommandExt::process_group(&mut lab, 0);
     let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     patience("the interfaces are borrowed", || !bench.state().contains(SERVER));

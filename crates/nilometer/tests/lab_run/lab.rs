@@ -1,7 +1,7 @@
-//! `nilometer lab` as a user meets it: short runs through namespaces, what they leave, how they end.
+//! `nilometer lab` as a user sees it: short runs through namespaces, what they leave, how they end.
 //!
-//! Nothing here rests on a duration or on a figure that a busy machine moves: what is asserted is
-//! conservation, exact sizes, digests, names and what is left behind.
+//! Nothing here depends on a duration or on a figure that a busy machine changes: the tests assert
+//! conservation, exact sizes, digests, names and leftovers.
 
 use std::collections::BTreeSet;
 use std::fs;

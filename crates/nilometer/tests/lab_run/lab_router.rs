@@ -1,7 +1,7 @@
-//! `nilometer lab run --router`: the device is the router that a file says, and gives account of its losses.
+//! `nilometer lab run --router`: the device is the router of a file, and accounts for its losses.
 //!
-//! Nothing rests on how fast this machine is: what is asserted is conservation, names, digests, what a
-//! link's rate and length make impossible, and that two counts of the same packets agree.
+//! Nothing depends on how fast this machine is: the tests assert conservation, names, digests, bounds from
+//! a link's rate and length, and that two counts of the same packets agree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -174,8 +174,8 @@ fn shut_out(room: &Room) {
     assert!(inside > 0 && outside > 0, "{inside} shut out, {outside} let through");
 }
 
-/// The file is kept as it was, its digest told, the run can be had again from the results, and the page
-/// shows queues and losses.
+/// The file is kept as it was, its digest is reported, the run can be repeated from the results, and the
+/// page shows queues and losses.
 fn kept(room: &Room, result: &Value) {
     assert_eq!(room.read("run/router.toml"), SLOW);
     let digest: String =

@@ -1,4 +1,4 @@
-//! What `lab run` says of inputs that are not what it needs, and where there is too little to tell anything by.
+//! Messages of `lab run` about unsuitable inputs, and about too few samples.
 
 mod by_path;
 mod captures;
@@ -13,7 +13,7 @@ mod virtual_clock;
 use crate::common::{Room, privileged, text};
 use serde_json::Value;
 
-/// The small model with so many flows in its intervals.
+/// The small model with `flows` flows in its intervals.
 fn model(room: &Room, flows: [u64; 2]) {
     let mut model = room.small_model("model.json");
     let intervals = model["intervals"].as_array_mut().expect("intervals");
@@ -37,7 +37,7 @@ fn a_model_without_connections_is_refused_with_what_to_do() {
     assert!(told.iter().all(|word| line.contains(word)), "{line}");
 }
 
-/// Ten connections, the first of which comes later than the calibration is long.
+/// Ten connections, the first of which starts after the length of the calibration.
 #[test]
 fn a_check_of_too_few_samples_does_not_pass_and_a_late_beginning_is_calibrated() {
     if !privileged("a lab run of ten connections") {
@@ -58,7 +58,7 @@ fn a_check_of_too_few_samples_does_not_pass_and_a_late_beginning_is_calibrated()
     assert!(said.contains(" connections over a bare wire"), "{said}");
 }
 
-/// The bounds that `--check` holds the device to are flags, whose defaults the help tells.
+/// The bounds of `--check` are flags, whose defaults the help shows.
 #[test]
 fn the_help_names_the_bounds_of_the_check() {
     let room = Room::new("help");

@@ -293,8 +293,8 @@ fn packets_without_a_clock_are_played_evenly_where_a_rate_is_given() {
     assert!((7..=9).contains(&each), "{each} packets of a connection in as many ms");
 }
 
-/// The same of flow records: hosts, starts, sizes and durations are the original's, by its own clock; what records
-/// do not tell is not judged.
+/// Flow records, too: hosts, starts, sizes and durations are the original's, by its own clock; laws that records
+/// do not show are not judged.
 #[test]
 fn flow_records_are_played_as_they_were_and_judged_by_records() {
     match privilege::privilege() {

@@ -1,4 +1,4 @@
-//! `flows --listen` and `--interface` as a user meets them: exports and packets on loopback, signals, losses.
+//! `flows --listen` and `--interface` as a user sees them: exports and packets on loopback, signals, losses.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -62,7 +62,7 @@ fn listening(to: SocketAddr, more: &[&str]) -> Vec<String> {
 fn started(room: &Room, words: &[String], word: &str) -> Running {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut running = room.start(&words);
-    // What it says after that is little enough to stay in the pipe.
+    // Its later output is little enough to stay in the pipe.
     running.hears_on(word);
     running
 }
@@ -110,7 +110,7 @@ fn what_is_heard_is_what_a_file_of_the_same_datagrams_says() {
     assert_eq!(lines(&room, "heard.ndjson"), lines(&room, "read.ndjson"));
 }
 
-/// A datagram of NetFlow v9: a template, or one record of so many bytes.
+/// A NetFlow v9 datagram: a template, or one record with a byte count.
 fn version9(source: u32, sequence: u32, record: Option<u32>) -> Vec<u8> {
     let mut bytes = [0, 9, 0, 1].to_vec();
     for word in [100_000, 1_700_000_000, sequence, source] {

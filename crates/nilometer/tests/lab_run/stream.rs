@@ -1,4 +1,4 @@
-//! `stream run` and `profile calibrate`: every frame accounted for, and trials that say why they are not valid.
+//! `stream run` and `profile calibrate`: every frame accounted for, and invalid trials that give the reason.
 
 use nilometer_lab::stream::outcome::Outcome;
 use serde_json::Value;
@@ -17,7 +17,8 @@ fn stream(room: &Room, words: &[&str]) -> Value {
     result
 }
 
-/// Whether the instrument lost nothing, so that counts are exact whatever else it says of the trial.
+/// Whether the instrument lost nothing, so that counts are exact whatever else it reports of the
+/// trial.
 fn is_complete(result: &Value) -> bool {
     let why = result["why"].as_array().expect("reasons");
     let says = |why: &Value, words: &[&str]| {

@@ -357,7 +357,7 @@ fn a_lab_run_names_what_its_device_does() {
     }
     let warnings = lines(&run(&["--dut", "linux", "--out", "sound"]), "warnings").join("; ");
     assert!(!warnings.contains("In mid-trial"), "{warnings}");
-    // And the streams of the same load.
+    // The streams derived from the same load.
     let said = room.done(&["stream", "derive", "sound", "--out", "streams", "--seconds", "0.2"]);
     assert!(said.contains("offered load") && said.contains("burst-465"), "{said}");
     for name in ["constant-1500", "burst-232", "burst-930", "constant-40", "constant-trimodal"] {

@@ -1,4 +1,4 @@
-//! A router that is recorded while it forwards does the same again in virtual time, decision by decision.
+//! A router recorded while it forwards repeats its decisions one by one in virtual time.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -82,7 +82,7 @@ impl Hub {
     }
 }
 
-/// A description with so many ports, each with these lines, but the first.
+/// A description with `ports` ports, each but the first with `lines`.
 fn described(ports: u8, head: &str, lines: impl Fn(u8) -> String) -> String {
     let mut text =
         format!("seed = 3\n{head}[[port]]\ninterface = \"p0\"\naddresses = [\"198.18.0.1/24\"]\n");
@@ -353,7 +353,8 @@ fn plugins_that_come_and_go_are_replayed() {
             added = Some(commands.add_filter(filter).expect("room").id);
         }
         1 => {
-            // Its class has no version here: the newest that is installed, which the recording is to say.
+            // Its class has no version here: the newest installed one is used, and the recording must
+            // name it.
             if round == 7 {
                 install(2).expect("installed");
             }

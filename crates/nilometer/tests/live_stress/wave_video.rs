@@ -1,12 +1,13 @@
-//! Section 5.2 of the DER through routers that run: the same as in virtual time, and what is not valid says so.
+//! Section 5.2 of the DER through running routers: the same as in virtual time, and invalid runs say so.
 //!
-//! The clip is the paper's Foreman where it is there, or one that is made, with cross traffic for ten seconds. Virtual
-//! time under several seeds says how much chance there is in the mean PSNR of each receiver under each contender, and in
-//! when the first layer is left. The run by the real clock is one more draw, and is to be where Student's t expects it, with
-//! [`SURE`], or within a floor where seeds hardly differ. Of active dropping they do not differ at all.
+//! The clip is the paper's Foreman where it is available, or a synthetic one, with cross traffic for ten seconds.
+//! Virtual time under several seeds shows the variation of the mean PSNR of each receiver under each contender, and of
+//! the time at which the first layer is left. The run by the real clock is one more draw, and must lie where Student's
+//! t expects it, with [`SURE`], or within a floor where seeds hardly differ. Of active dropping they do not differ at
+//! all.
 //!
-//! A run in which threads were late is not valid and says so. It is repeated, and let off, *skipped*, only if the kernel says
-//! that processors were busy; `NILOMETER_QUIET=1` lets nothing off.
+//! A run in which threads were late is not valid and says so. It is repeated, and *skipped* only if the kernel reports
+//! that processors were busy; `NILOMETER_QUIET=1` allows no skips.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +28,7 @@ const PLAYED: [&str; 6] = ["--seconds", "14", "--burst-from", "2.02", "--burst-t
 const BURST_S: [f64; 2] = [2.02, 12.0];
 /// Of the sentence that a run by the real clock is as one in virtual time.
 const SURE: f64 = 0.999;
-/// What differs by less is the same: dB, of which no eye sees some tenths, and seconds until the first layer is left.
+/// Smaller differences count as none: dB, where some tenths are invisible, and seconds until the first layer is left.
 const FLOOR_DB: f64 = 0.3;
 const FLOOR_S: f64 = 0.1;
 /// Moments that each thread meets at least, which are a look at the clock every 10 ms or a link's packets.

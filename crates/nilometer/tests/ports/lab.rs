@@ -18,7 +18,7 @@ use nilometer_linux::veth::VethEnd;
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_stat::Rng;
 
-/// Whether this process is root enough; says in one line what is skipped otherwise.
+/// Whether this process has enough privilege; prints what is skipped otherwise.
 pub fn privileged(test: &str) -> bool {
     match privilege::privilege() {
         Privilege::Root => true,
@@ -42,7 +42,7 @@ impl Lab {
         let lab =
             Lab { left: Namespace::new()?, right: Namespace::new()?, router: Namespace::new()? };
         for namespace in [&lab.left, &lab.right, &lab.router] {
-            // Hosts are to say nothing of their own accord.
+            // Hosts must send nothing of their own accord.
             namespace.write_sysctls(&[
                 ("net/ipv6/conf/all/disable_ipv6", "1"),
                 ("net/ipv6/conf/default/disable_ipv6", "1"),

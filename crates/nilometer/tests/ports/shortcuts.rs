@@ -1,5 +1,5 @@
-//! Shortcuts on real links: what is sound takes them as the pipeline would have let it, all else comes by
-//! the ring, and nothing is overtaken.
+//! Shortcuts on real links: sound packets take them as the pipeline would have forwarded them, all others
+//! come by the ring, and none is overtaken.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -37,7 +37,7 @@ fn flow(protocol: u8) -> Key<u32> {
     }
 }
 
-/// A sound frame of it, of so many bytes of payload, the first eight of which are its number.
+/// A sound frame of the flow, with `payload` bytes of payload, the first eight of which are its number.
 fn frame(key: &Key<u32>, hop_limit: u8, number: u64, payload: usize) -> Vec<u8> {
     let transport = if key.protocol == protocol::TCP { 20 } else { 8 };
     let bytes = (20 + transport + payload) as u16;

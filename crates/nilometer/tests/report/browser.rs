@@ -1,4 +1,4 @@
-//! A browser that draws a page, if one is installed, and says what it complains of.
+//! A browser that draws a page, if one is installed, and its error messages.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
@@ -50,8 +50,8 @@ pub fn titled(
     (title.unwrap_or("no title").to_owned(), log.lines().find(complaint).map(str::to_owned))
 }
 
-/// Draws a page with a script that writes what it sees into the title; gives the title. Fails where
-/// the browser complains of anything, or asks for anything beyond the page.
+/// Draws a page with a script that writes its findings into the title; returns the title. Fails
+/// where the browser reports an error, or requests anything beyond the page.
 pub fn title(browser: &str, dir: &Path, [name, page]: [&str; 2], scheme: u8, size: &str) -> String {
     let (title, complaint) = titled(browser, dir, [name, page], scheme, size);
     assert_eq!(complaint, None, "{name} {size}");

@@ -14,8 +14,8 @@ pub fn pictures(page: &str) -> Vec<&str> {
     found
 }
 
-/// What holds of every page: its pictures are whole, say what they show and have ink, no number is
-/// none, and nothing is fetched from anywhere.
+/// Asserts what holds for every page: its pictures are whole, described and not empty, every number
+/// is finite, and nothing is fetched from anywhere.
 pub fn hold(page: &str) {
     for picture in pictures(page) {
         well_formed(picture).unwrap_or_else(|wrong| panic!("{wrong}\nin {picture}"));
@@ -79,7 +79,7 @@ pub fn with_stranger(page: &str, script: &str) -> String {
     page.replace("</body>", &format!("<script>{script}</script></body>"))
 }
 
-/// Whether XML text is well-formed; says where not.
+/// Whether XML text is well-formed; an error says where it is not.
 pub fn well_formed(xml: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;

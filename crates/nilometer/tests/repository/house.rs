@@ -1,4 +1,4 @@
-//! The binary as a shell meets it: version, completions, manual pages, doctor and refusals.
+//! The binary from a shell: version, completions, manual pages, doctor and refusals.
 
 use std::collections::BTreeSet;
 use std::fs;

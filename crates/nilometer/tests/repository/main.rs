@@ -1,4 +1,4 @@
-//! What holds of the repository itself: its rules, its promises and its documents.
+//! Checks of the repository itself: its rules, its promises and its documents.
 
 mod house;
 mod promises;

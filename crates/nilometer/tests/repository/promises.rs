@@ -1,4 +1,4 @@
-//! The specification: each promise that claims to be held names a test that is there.
+//! The specification: each promise marked as held names an existing test.
 
 use std::collections::BTreeSet;
 use std::fs;

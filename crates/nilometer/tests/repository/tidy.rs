@@ -1,7 +1,7 @@
-//! The house rules that a machine can hold, read from the sources of the whole workspace.
+//! The house rules that a program can check, on the sources of the whole workspace.
 //!
 //! Every rule is a function from text to complaints, so that each can be shown to complain (at the
-//! end of this file) before it is let loose on the repository. A complaint names the file, the line
+//! end of this file) before it is applied to the repository. A complaint names the file, the line
 //! where there is one, and what to do.
 
 mod circles;
@@ -291,7 +291,8 @@ fn table_rows(document: &str, heading: &str) -> Vec<Vec<Vec<String>>> {
         .collect()
 }
 
-/// A crate depends on what ARCHITECTURE.md says it may, and that is upstream of it.
+/// A crate depends only on the crates that ARCHITECTURE.md lists for it, and those are upstream of
+/// it.
 fn edges(manifests: &[(String, String)], architecture: &str) -> Vec<String> {
     let mut allowed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut complaints = Vec::new();

@@ -1,4 +1,4 @@
-//! `nilometer route bench classify` as scripts meet it: files, figures, sums and refusals.
+//! `nilometer route bench classify` as scripts use it: files, figures, sums and refusals.
 
 use crate::common::Room;
 use nilometer_bench::headers::{HEADERS, drawn};
@@ -26,7 +26,8 @@ const TRACE: &str = "\
 
 const BENCH: [&str; 7] = ["route", "bench", "classify", "--rounds", "1", "--rules", "rules"];
 
-/// The sum of the places of the first filters, from 1, by what the format says of the columns.
+/// The sum of the places of the first matching filters, from 1, computed from the format's
+/// definition of the columns.
 fn sum(rules: &[Rule<u32>], headers: &[Key<u32>]) -> u64 {
     let is_first = |rule: &Rule<u32>, header: &Key<u32>| {
         let differs = |address: u32, prefix: nilometer_router::Prefix<u32>| {

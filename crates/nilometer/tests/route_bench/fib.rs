@@ -1,4 +1,4 @@
-//! `nilometer route bench fib` as scripts meet it: files, figures, sums and refusals.
+//! `nilometer route bench fib` as scripts use it: files, figures, sums and refusals.
 
 use std::fs::Permissions;
 use std::io::Write;

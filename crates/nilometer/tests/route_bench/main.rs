@@ -1,4 +1,5 @@
-//! `route bench` of the router's parts; that of the whole, `forward`, is alone, as it wants the processors.
+//! `route bench` of the router's parts; the test of the whole, `forward`, is separate, as it needs the
+//! processors.
 
 mod classify;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! `nilometer route bench pipeline` as scripts meet it: stages that add up, variants, and refusals.
+//! `nilometer route bench pipeline` as scripts use it: stages that add up, variants, and refusals.
 
 use crate::common::{Room, text};
 use nilometer_queue::DisciplineKind;
@@ -30,8 +30,8 @@ fn room(name: &str) -> Room {
     room
 }
 
-/// What was printed, and whether the command found that stages add up. Its times are the machine's, so
-/// that either may be; but it must say the same as its figures do.
+/// The printed result. Whether its stages add up depends on the machine's times; but the command's
+/// verdict must agree with its figures.
 fn measured(room: &Room, words: &[&str]) -> Value {
     let output = room.run(&[&BENCH[..], words, &["--json"]].concat());
     let said = text(&output.stderr);

@@ -93,7 +93,7 @@ fn a_described_router_queues_as_its_file_says() {
     // Nothing waits behind it: the link's own queue drops nothing. Frames are 14 bytes longer than packets.
     assert_eq!(number(&point, "loss_ratio"), 0.0);
     assert!((0.95..0.995).contains(&number(&point, "utilisation")), "{point}");
-    // The twin: a plain router, and the same queue before the link.
+    // The twin: a plain router, with the same queue before the link.
     let plain = scenario("").replace(
         "delay = \"15 ms\"",
         "delay = \"15 ms\"\nqueue = { discipline = \"tail_drop\", buffer_packets = 30 }",

@@ -1,4 +1,4 @@
-//! Scenarios as values: what is shipped is sound, and a run is a function that nothing disturbs.
+//! Scenarios as values: the shipped ones are sound, and a run is a pure function of its scenario.
 
 use std::sync::atomic::AtomicBool;
 

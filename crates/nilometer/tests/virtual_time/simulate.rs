@@ -1,4 +1,4 @@
-//! `nilometer simulate` as a shell meets it: the same figures on any number of threads, and refusals.
+//! `nilometer simulate` from a shell: the same figures on any number of threads, and refusals.
 
 use crate::common;
 use common::{Room, text};

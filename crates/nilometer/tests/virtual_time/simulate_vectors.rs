@@ -1,4 +1,4 @@
-//! A model of whole sessions, simulated and live: one plan, whose digest both tell.
+//! A model of whole sessions, simulated and live: one plan, whose digest both report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const SESSIONS: u64 = 40;
 
-/// What the binary says, as JSON.
+/// The binary's output, as JSON.
 fn told(args: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_nilometer")).args(args).output();
     let output = output.expect("the binary runs");
@@ -79,7 +79,7 @@ fn folder(name: &str, keys: &str) -> PathBuf {
     folder
 }
 
-/// The digests of the plans that a simulation told, by run.
+/// The digests of the plans that a simulation reported, by run.
 fn simulated(folder: &Path) -> Vec<Value> {
     let result = told(&["simulate", &folder.join("scenario.toml").to_string_lossy(), "--json"]);
     let plans = result["plans"].as_array().expect("plans");

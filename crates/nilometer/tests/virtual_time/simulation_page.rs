@@ -245,7 +245,7 @@ fn scratch(name: &str) -> PathBuf {
     dir.canonicalize().expect("it was just made")
 }
 
-/// The paper's study with these changes, into `dir`; what was said on standard error.
+/// Runs the paper's study with these changes into `dir`; returns the output on standard error.
 fn simulated(dir: &Path, sets: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_nilometer"))
         .args(["simulate", "qsdrr", "--seeds", "2", "--out"])
@@ -295,7 +295,7 @@ fn the_command_writes_the_page_and_the_claims() {
     assert_eq!(near["figures"][0]["quantity"], "fair_share_percent");
 }
 
-/// A course of made-up delays, of which nothing arrived in one interval.
+/// A course of made-up delays, with one interval in which nothing arrived.
 fn made_up(value: f64) -> DelayCourse {
     let interval = |number: u32| {
         let ms = (number != 3).then_some(value * f64::from(number + 1));

@@ -13,7 +13,7 @@ use nilometer_wire::Rate;
 use crate::common::Room;
 
 const FRAMES_PER_1000_S: u32 = 12_000;
-/// 50 ms, in which the scheduler is asked once, and a frame.
+/// 50 ms, in which the scheduler is queried once, and a frame.
 const REACTION_MS: f64 = 50.0 + 1_000.0 / 12.0;
 
 fn synthetic() -> Clip {
@@ -31,7 +31,7 @@ fn foreman() -> Option<Clip> {
     (!frames.is_empty()).then(|| Clip::new(frames, FRAMES_PER_1000_S).expect("a clip"))
 }
 
-/// What came of so many seconds with a burst.
+/// The result of `seconds` with a burst.
 fn played(clip: &Clip, link: Option<Rate>, seconds: f64, burst_s: [f64; 2]) -> VideoComparison {
     let plan = VideoPlan { link, ..VideoPlan::new(clip, seconds, burst_s, 1).expect("a plan") };
     VideoComparison::of("clip", clip, &plan, &run(clip, &plan).expect("a run"))
@@ -64,7 +64,7 @@ fn where_the_share_suffices_every_receiver_has_the_original() {
         assert!(seen(&result, contender, 1).cross_packets > 100, "there was cross traffic");
         assert_eq!(seen(&result, contender, 0).dropped_by_queues, 0);
     }
-    // The same clip, where it does not suffice at D2 and D3.
+    // The same clip, with links that do not suffice at D2 and D3.
     let result = played(&clip, None, 8.0, [2.0, 6.0]);
     for contender in Contender::ALL {
         assert_whole(&result, contender, 0);

@@ -1,8 +1,8 @@
 //! Wave Video through a router whose link is shared (DER, 5.2): plain queueing against active dropping.
 //!
 //! The paper's receivers differ in how many streams of cross traffic share their link with the video: none at D1, one at
-//! D2, two at D3. Here each is a run of the router's pipeline in virtual time, of a ROUTER.toml, with a link on which a
-//! fair share is 1.5/2.6 of the video's rate at D2 and 1.0/2.6 at D3, as for Foreman there.
+//! D2, two at D3. Here each is a run of the router's pipeline in virtual time, from a ROUTER.toml, with a link on which
+//! a fair share is 1.5/2.6 of the video's rate at D2 and 1.0/2.6 at D3, as for Foreman there.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -206,7 +206,7 @@ fn active_dropping_keeps_foreman_five_decibels_better() {
     }
 }
 
-/// Holds active dropping against plain queueing: it is better by so much at least.
+/// Compares active dropping with plain queueing: it must be better by at least `better_db`.
 fn compare(clip: &Clip, better_db: f64) {
     let link_bps = link_bps(clip);
     for cross in [1, 2] {

@@ -1,4 +1,4 @@
-//! Control by hand: what a person may write, what he is told, and where he finds it.
+//! Control by hand: what an operator may type, what the answers say, and where they are found.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -78,7 +78,7 @@ fn a_queue_without_a_size_holds_what_its_rate_carries_in_50_ms() {
     }
     let said = done(&stand, &["set-queue", "p1", "discipline=red", "buffer_packets=500"]);
     assert_eq!(said, "port p1: the discipline is red\n");
-    // What is saved says it, so that it is the same however the rule may be changed.
+    // The saved file states the size, so that it stays the same if the default changes.
     done(&stand, &["set-rate", "p1", "20 Mb/s"]);
     done(&stand, &["set-queue", "p1", "discipline=pie"]);
     done(&stand, &["save", "saved.toml"]);
@@ -233,7 +233,7 @@ fn watch_prints_what_changed() {
     assert!(lines[0].starts_with("fabric: dq_plus, period 500"), "{text}");
     assert!(lines[1].starts_with("SECONDS ") && lines[1].contains("WAITING bytes"), "{text}");
     assert_eq!(lines.len(), 2, "nothing waits anywhere: {text}");
-    // A queue that fills is told of by itself, each time by other words than before.
+    // A filling queue is reported on its own, each time with other values than before.
     let flow = stand.site.flow().expect("a flow");
     done(&stand, &["set-rate", "p1", "100 kb/s"]);
     let text = done(&stand, &["watch", "--count", "12"]);

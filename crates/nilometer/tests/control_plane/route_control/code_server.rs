@@ -22,7 +22,7 @@ use crate::module::Module;
 
 /// How often in the test that always runs.
 const ROUNDS: u16 = 100;
-/// Flows, of which the second is the plugin's.
+/// Flows; the second is the plugin's.
 const FLOWS: usize = 3;
 pub(super) const BOUND: usize = 1;
 /// Between two packets of a flow.
@@ -42,7 +42,7 @@ fn artefact(number: u16, key: &SecretKey) -> (Manifest, Vec<u8>) {
     Module { name, number, seen_bytes, globals, packet: &packet, message }.signed(key)
 }
 
-/// A code server, and who signs what it has.
+/// A code server, and the key that signs its artefacts.
 pub(super) struct Publisher {
     directory: PathBuf,
     index: Index,

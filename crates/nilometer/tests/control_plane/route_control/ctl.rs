@@ -1,4 +1,4 @@
-//! `nilometer route ctl` against a live router: what a person types, and what comes of it.
+//! `nilometer route ctl` against a live router: what an operator types, and its effect.
 
 use std::process::Output;
 
@@ -109,7 +109,7 @@ fn what_cannot_be_is_said_in_one_line() {
     stand.end();
 }
 
-/// A disk that is full: the command says so, nothing half-written stays, and the router goes on.
+/// A full disk: the command says so, nothing half-written stays, and the router keeps running.
 #[test]
 fn on_a_full_disk_nothing_is_half_written() {
     if !privileged("a full disk") {
@@ -134,7 +134,7 @@ fn on_a_full_disk_nothing_is_half_written() {
     stand.end();
 }
 
-/// The table that was renamed: its old name is said to be old, once, and both names are refused.
+/// A renamed table: its old name is warned about once, and both names together are refused.
 #[test]
 fn the_old_name_of_a_table_is_warned_of_in_one_line() {
     let room = Room::new("renamed-table");

@@ -123,7 +123,7 @@ fn with_the_token_any_one_host_may_be_named() {
         hosts.iter().for_each(|host| head += &format!("Host: {host}\r\n"));
         assert_eq!(status(at, &(head + &end)), expected, "{target} {hosts:?}");
     }
-    // Without it nothing is told but that.
+    // Without a token the answer is only that one is needed.
     let head = "GET http://evil.com/v1/engine HTTP/1.1\r\nHost: router.example\r\n";
     assert_eq!(status(at, head), 401);
     stand.end();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ctl::{done, refused};
 use super::site::{PATIENCE, Stand, privileged};
 
-/// Routes that a daemon has told; more than are listed at once.
+/// Routes that a daemon has announced; more than are listed at once.
 const LEARNED: usize = 20_003;
 
 /// The words of each line.
@@ -22,7 +22,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("one JSON object")
 }
 
-/// Lets the RIB thread have routes as zebra tells them.
+/// Feeds routes to the RIB thread as zebra announces them.
 fn learn(stand: &Stand) {
     let rib = stand.running.routes.rib_thread();
     let route = |number: usize| {

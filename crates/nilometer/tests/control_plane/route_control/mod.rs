@@ -1,4 +1,5 @@
-//! The control processor of a live router: every path asked, everything changed while packets pass.
+//! The control processor of a live router: every path requested, everything changed while packets
+//! pass.
 
 mod by_hand;
 mod code_server;
@@ -133,7 +134,7 @@ fn rates_recomputed_from_broadcasts_are_those_in_force() {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    // Events tell of ever later broadcasts, not faster than 20 a second.
+    // Events report ever later broadcasts, at most 20 a second.
     let (began, mut text) = (Instant::now(), String::new());
     let events = |text: &str| text.matches("event: fabric\ndata: ").count();
     let followed = stand.address.follow("/v1/events", |piece| {
@@ -252,7 +253,7 @@ fn what_is_saved_makes_the_same_router() {
                 port[key] = Value::Null;
             }
         }
-        // Those who were met meanwhile are not saved.
+        // Neighbours learnt meanwhile are not saved.
         let mut neighbours = stand.get("/v1/neighbours")["neighbours"].clone();
         let all = neighbours.as_array_mut().expect("neighbours");
         all.retain(|neighbour| neighbour["state"] == "permanent");

@@ -1,5 +1,5 @@
 //! Which flows take shortcuts: those whose packets the fabric and the link would let pass untouched, and no
-//! others from the moment on at which a change is answered.
+//! others once a change has been answered.
 
 use serde_json::{Value, json};
 

@@ -99,7 +99,7 @@ fn what_is_typed_about_plugins_is_done_and_shown() {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
 
-    // What is saved makes the same router again.
+    // The saved file recreates the same router.
     done(&stand, &["save", "saved.toml"]);
     let saved = stand.room.read("saved.toml");
     assert!(saved.contains("[[plugin]]") && saved.contains("outputs = [\"p1\"]"), "{saved}");

@@ -1,4 +1,5 @@
-//! What the control processor refuses: strangers, nonsense, too much, and the places of others.
+//! Refusals of the control processor: strangers, malformed requests, excess, and paths in use by
+//! others.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -246,7 +247,7 @@ fn the_socket_of_a_killed_router_is_taken_over_and_no_other() {
     assert_eq!(room.read("r.sock"), "somebody's file");
 }
 
-/// Has a lock of `path` in the room held by somebody until the child is ended.
+/// Has another process hold a lock of `path` in the room until the child is ended.
 fn held(room: &Room, path: &str, user: Option<u32>) -> Child {
     let mut command = std::process::Command::new("flock");
     command.args(["-o", "-x", path, "-c", "echo locked; exec sleep 60"]);
@@ -263,8 +264,8 @@ fn held(room: &Room, path: &str, user: Option<u32>) -> Child {
     child
 }
 
-/// A lock of the socket's directory, which anybody can have, keeps nobody from starting. The lock beside
-/// the socket does, which its owner alone can have, and who has it is named.
+/// A lock of the socket's directory, which any user can take, keeps no router from starting. The lock
+/// beside the socket does; only its owner can take it, and the process that holds it is named.
 #[test]
 fn who_holds_the_lock_of_a_socket_is_named() {
     if !privileged("locks of sockets") {

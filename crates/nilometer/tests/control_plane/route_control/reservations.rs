@@ -61,7 +61,7 @@ fn reservations_are_made_listed_refused_and_end() {
     done(&stand, &["release", &id]);
     assert!(listed(&stand).is_empty());
     assert_eq!(stand.get("/v1/reservations")["ports"][1]["output_bps"], 0);
-    // What is refreshed outlives its lifetime, and ends by itself when nobody does so any more.
+    // A refreshed reservation outlives its lifetime, and ends by itself when it is no longer refreshed.
     let made = reserve(&["rate=1 Mb/s", "lifetime=1 s"]);
     let id = made.split(' ').nth(1).expect("a number").to_owned();
     let began = Instant::now();
@@ -219,7 +219,7 @@ fn two_hosts_reserve_by_rsvp_through_a_live_router() {
     if !privileged("RSVP through a live router") {
         return;
     }
-    // State that nobody refreshes would live for minutes: what ends here ends by a message.
+    // State without refreshes would live for minutes: reservations that end here end by a message.
     let stand = stand("rsvp", "[reservations]\nrsvp = true\nrefresh = \"30 s\"\n");
     let gateways = [[198, 18, 0, 1], [198, 19, 0, 1]].map(|at| Gateway(IpAddr::from(at)));
     let host = |namespace: &Namespace, own: std::net::Ipv4Addr| {

@@ -137,7 +137,7 @@ impl Row {
     }
 }
 
-/// Both hosts, and what the last turns said.
+/// Both hosts, and the gateways they use.
 struct Hosts {
     left: Host,
     right: Host,

@@ -167,7 +167,7 @@ fn heard(far: &mut Host, times: usize) -> Vec<(u32, bool)> {
     heard
 }
 
-/// What the router says with these words, as soon as it does.
+/// The router's messages that contain `part`, as soon as there are any.
 fn said(site: &Signalled, part: &str) -> Vec<String> {
     let began = Instant::now();
     loop {

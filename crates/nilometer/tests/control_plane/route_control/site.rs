@@ -1,4 +1,4 @@
-//! Two hosts with a router between them that can be spoken to, and traffic of which every packet counts.
+//! Two hosts with a controllable router between them, and traffic whose every packet is counted.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Site {
     }
 }
 
-/// A flow that goes on.
+/// A continuous flow.
 pub struct Flow {
     stop: Arc<AtomicBool>,
     came: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Attacks on the control address, with an owner beside them who is to be answered within a second.
+//! Attacks on the control address, during which the owner must be answered within a second.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -15,20 +15,21 @@ use super::site::{ROUTER, Site, Stand, privileged};
 use crate::common::Room;
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-/// Within what the owner is to be answered.
+/// The time within which the owner must be answered.
 const WITHIN: Duration = Duration::from_secs(1);
-/// How long he waits at most, where he is not.
+/// How long the owner waits at most for an answer.
 const GIVEN_UP: Duration = Duration::from_secs(3);
-/// Within what a client that means it sends its header.
+/// The time within which a genuine client sends its header.
 const PROMPT: Duration = Duration::from_millis(10);
-/// Rounds of which the best counts, since other programs keep the machine busy, too.
+/// Rounds; the best one counts, since other programs load the machine, too.
 const ROUNDS: usize = 3;
 const REQUESTS: usize = 8;
 /// Between two looks of the strangers at their connections.
 const PASS: Duration = Duration::from_millis(20);
 /// What a stranger sends in a pass.
 const AT_ONCE: usize = 16;
-/// How long an attack goes on before the owner comes: all places of old were taken by then.
+/// How long an attack lasts before the owner connects: in the old design all places were taken by
+/// then.
 const TAKES_HOLD: Duration = Duration::from_millis(700);
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -54,7 +55,7 @@ pub fn guarded(name: &str) -> (Stand, SocketAddr) {
 struct Says {
     text: String,
     is_repeated: bool,
-    /// How long after he was cut off he comes again.
+    /// How long after being cut off a stranger reconnects.
     pause: Duration,
 }
 
@@ -146,8 +147,9 @@ impl Stranger {
     }
 }
 
-/// How long the owner waits for a counter of his router; at most [`GIVEN_UP`]. To be cut off is no wait,
-/// unless this machine kept him from sending his header right after he had come.
+/// How long the owner waits for a counter of the router; at most [`GIVEN_UP`]. Being cut off is a
+/// failure, unless this machine kept the owner from sending the header right after connecting; then it
+/// counts as [`GIVEN_UP`].
 fn asked(at: SocketAddr, from: Ipv4Addr) -> Duration {
     let began = Instant::now();
     let mut sent_after = None;
@@ -202,7 +204,7 @@ fn longest(at: SocketAddr, from: Ipv4Addr) -> Duration {
     (0..ROUNDS).map(round).min().unwrap_or_default()
 }
 
-/// Connections by TCP, and how they ended, as `/metrics` tells them.
+/// Connections by TCP, and how they ended, from `/metrics`.
 fn counted(stand: &Stand) -> (u64, Vec<(String, u64)>, u64) {
     use hyper::Method;
     let reply = stand.address.ask(&Method::GET, "/metrics", None).expect("an answer");
@@ -279,8 +281,9 @@ fn the_owner_is_served_beside_strangers_at_his_own_address() {
     assert!(of(&ended, "displaced") >= 200, "{ended:?}");
 }
 
-/// Who has the token and does not read loses his place to who does. (He who has it and comes again at once
-/// is an owner who asks for more than can be answered, and against that nobody is promised anything.)
+/// A client with the token that does not read loses its place to one that does. (A client with the token
+/// that reconnects at once is an owner who requests more than can be answered; against that nothing is
+/// promised.)
 #[test]
 fn the_owner_is_served_beside_others_with_the_token_who_never_read() {
     if !privileged("owners who never read") {

@@ -15,7 +15,7 @@ use crate::common::Room;
 
 const CAPTURE: &str = "in.pcap";
 const SECOND_NS: u64 = 1_000_000_000;
-/// What flow records do not tell.
+/// Laws that flow records do not show.
 const BESIDE_RECORDS: [&str; 7] = [
     "exchanges",
     "first_speaker",
@@ -57,13 +57,14 @@ fn not_measured(compared: &Value) -> Vec<&str> {
     compared["not_measured"].as_array().expect("laws").iter().map(word).collect()
 }
 
-/// The same in all laws, of which so many are reported.
+/// Asserts that all laws are the same, and that `told` of them are reported.
 #[track_caller]
 fn same(compared: &Value, told: usize) {
     near(compared, told, 1e-9);
 }
 
-/// Alike in all laws, of which so many are reported, and no farther apart than this.
+/// Asserts that all laws are alike, that `told` of them are reported, and that none is farther apart than
+/// `most`.
 #[track_caller]
 fn near(compared: &Value, told: usize, most: f64) {
     let laws = laws(compared);
@@ -73,7 +74,7 @@ fn near(compared: &Value, told: usize, most: f64) {
     }
 }
 
-/// Messages of IPFIX with the records of a table, whose stamps have milliseconds, and which tell no payload.
+/// Messages of IPFIX with the records of a table, with stamps in milliseconds and without payload counts.
 fn ipfix(table: &str) -> Vec<u8> {
     let message = |number: usize, id: u16, body: &[u8]| {
         let set = [&id.to_be_bytes()[..], &(4 + body.len() as u16).to_be_bytes(), body].concat();
@@ -254,8 +255,8 @@ fn a_model_that_keeps_its_connections_is_held_against_its_capture() {
     assert_eq!(against_packets["copy"]["compared_as"], "connection vectors");
     assert_eq!(against_packets["volume_ratio"], 1.0);
     same(&compared(&room, "model.json", "model.json"), 17);
-    // A record goes on until the last straggler, a vector to the FIN; a vector's milliseconds begin with its
-    // part; who ended a connection both tell in another way.
+    // A record lasts until the last straggler, a vector until the FIN; a vector's milliseconds begin with
+    // its part; the two record in different ways which end closed a connection.
     let against_records = compared(&room, "table.csv", "model.json");
     near(&against_records, 13, 0.02);
     assert!(not_measured(&against_records).contains(&"endings"));

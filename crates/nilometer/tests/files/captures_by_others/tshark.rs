@@ -34,7 +34,7 @@ const CAPTURES: [&str; 22] = [
     "snabb/ipfix/tests/sanitized4k.pcap",
 ];
 
-/// What both say of a capture.
+/// What both report of a capture.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     connections: u64,
@@ -126,7 +126,7 @@ fn tshark_finds_the_same_connections() {
     }
 }
 
-/// Which captures are of one direction; the names of two say so.
+/// Captures of one direction are recognised; the names of two show that they are.
 #[test]
 fn captures_of_one_direction_are_known() {
     let Some(data) = captures("true") else { return };
@@ -140,7 +140,8 @@ fn captures_of_one_direction_are_known() {
     }
 }
 
-/// Renumbered, in another container, with a shorter snap length, resorted: the same traffic.
+/// A capture that is renumbered, in another container, with a shorter snap length or resorted is
+/// the same traffic.
 #[test]
 fn a_capture_rewritten_is_no_other_traffic() {
     let Some(data) = captures("editcap") else { return };
@@ -167,7 +168,8 @@ fn a_capture_rewritten_is_no_other_traffic() {
     }
 }
 
-/// Of a header of 20 bytes and no options, the length of the options still tells which segments have time stamps.
+/// With only 20 bytes of the header and no options captured, the length of the options still shows which segments
+/// have time stamps.
 #[test]
 fn a_short_snap_length_hides_no_time_stamps() {
     let Some(data) = captures("editcap") else { return };

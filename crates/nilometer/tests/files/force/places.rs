@@ -1,5 +1,5 @@
-//! Places of outputs: looked at before anything is measured, shown but not obeyed, and kept when a later
-//! step fails.
+//! Places of outputs: checked before anything is measured, shown with control characters escaped, and
+//! kept when a later step fails.
 
 use std::fs;
 use std::os::unix::fs::symlink;

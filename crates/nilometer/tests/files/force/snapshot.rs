@@ -1,4 +1,4 @@
-//! All that is in a folder, as it can be compared before and after: content, mode, times, targets.
+//! The contents of a folder, for comparison before and after: bytes, modes, times, targets.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -71,7 +71,7 @@ impl Drop for Around<'_> {
     }
 }
 
-/// Makes `path` something that `--force` may replace or not; says whether it may.
+/// Makes `path` something that `--force` may replace or not; returns whether it may.
 pub fn make(path: &Path, chance: &mut Chance, around: &Around<'_>) -> bool {
     match chance.below(12) {
         0 => true,
@@ -176,7 +176,7 @@ fn spoil(path: &Path, chance: &mut Chance, around: &Around<'_>) {
             bind(outside, &folder, around);
         }
         13 if is_plain => {
-            // Of the same content as ours, and yet another's file.
+            // Another program's file with the same content as ours.
             let twin = outside.join(format!("twin-{}", chance.below(1 << 40)));
             fs::copy(&result, &twin).expect("a copy");
             bind(&twin, &result, around);

@@ -1,4 +1,4 @@
-//! The firewall beside nftables' connection tracking.
+//! The firewall compared with nftables' connection tracking.
 
 use nilometer_stat::Rng;
 use nilometer_wire::build;

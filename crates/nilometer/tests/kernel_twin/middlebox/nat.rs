@@ -1,4 +1,4 @@
-//! The NAT beside nftables' masquerade.
+//! The NAT compared with nftables' masquerade.
 
 use nilometer_wire::build;
 

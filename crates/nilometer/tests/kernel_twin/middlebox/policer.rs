@@ -1,4 +1,4 @@
-//! The policer beside nftables' limit of bytes.
+//! The policer compared with nftables' limit of bytes.
 
 use std::thread;
 use std::time::Duration;
@@ -21,13 +21,14 @@ const SERVICE: Service = Service {
     inside: "198.18.64.0/24",
 };
 
-/// A datagram whose IP packet has so many bytes.
+/// A datagram whose IP packet has `ip_bytes`.
 fn datagram(port: u16, ip_bytes: usize) -> Vec<u8> {
     let from = "198.18.64.1:4000".parse().expect("an end");
     build::udp(from, std::net::SocketAddr::from(([198, 19, 0, 2], port)), &vec![0; ip_bytes - 28])
 }
 
-/// Which of these packets pass: of the kernel, and of our router. Before each, so many milliseconds pass.
+/// Which of these packets pass the kernel, and which our router. Each is preceded by a wait in
+/// milliseconds.
 fn passed(port: u16, packets: &[(u64, usize)]) -> Option<[Vec<bool>; 2]> {
     let [mut kernel, mut ours] = both("the policer", &SERVICE)?;
     let mut all = [Vec::new(), Vec::new()];
@@ -65,7 +66,7 @@ fn the_policer_does_as_nftables_limit_with_the_same_bucket() {
     assert_eq!(ours, expected);
 }
 
-/// Where both are given the same number for the burst, the kernel passes a second's worth more at first.
+/// With the same burst for both, the kernel passes a second's worth more at first.
 #[test]
 fn a_bucket_of_nftables_holds_a_second_more_than_its_burst() {
     let Some([kernel, ours]) = passed(7_001, &[(0, 1_000); 6]) else { return };

@@ -1,8 +1,8 @@
 //! Every command line of the README and of the tutorial, run as a reader types it.
 //!
 //! A document's `sh` blocks are one script, run by a shell in a folder that has `examples/` and the files
-//! which the document calls the reader's own. Lines that no test can run are listed with the reason; what
-//! plays a minute is shortened.
+//! which the document calls the reader's own. Lines that no test can run are listed with the reason; runs
+//! of a minute are shortened.
 
 use std::fs;
 use std::os::unix::fs::symlink;

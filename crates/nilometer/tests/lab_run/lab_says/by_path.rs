@@ -1,4 +1,4 @@
-//! Delays of offloaded packets and of those that pass the pipeline, apart.
+//! Separate delays of offloaded packets and of those that pass the pipeline.
 
 use serde_json::Value;
 

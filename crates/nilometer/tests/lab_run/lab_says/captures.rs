@@ -1,4 +1,4 @@
-//! Captures as people have them, made small: of one direction, in a tunnel, of loopback, cooked, cut.
+//! Common kinds of captures, made small: of one direction, in a tunnel, of loopback, cooked, cut.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ const ETHERNET_BYTES: usize = 14;
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 1, 1];
 
-/// A pcap file of a link type, of whose frames so many bytes were captured.
+/// A pcap file of a link type, with up to `snap_bytes` captured of each frame.
 pub fn pcap_of(link_type: u32, snap_bytes: usize, frames: &[Frame]) -> Vec<u8> {
     let mut file = pcap_header(link_type);
     for (at_us, frame) in frames {
@@ -45,12 +45,12 @@ pub fn frames_of(file: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// So many connections of the web, each whole.
+/// `count` complete web connections.
 pub fn web(count: u64) -> Vec<Frame> {
     frames_of(&talk(count, |number| 500 + 100 * number as usize, true))
 }
 
-/// The same frames, so many seconds later.
+/// The same frames, `seconds` later.
 pub fn later(frames: &[Frame], seconds: u64) -> Vec<Frame> {
     frames.iter().map(|(at, frame)| (at + 1_000_000 * seconds, frame.clone())).collect()
 }
@@ -68,12 +68,12 @@ pub fn answers(frames: &[Frame]) -> Vec<Frame> {
 }
 
 /// A dialogue of TCP: each part's sender (the client where true) and size. Without `whole` it was under way before
-/// the capture began and goes on after it.
+/// the capture began and continues after it.
 pub fn dialogue(port: u16, whole: bool, turns: &[(bool, usize)]) -> Vec<Frame> {
     dialogue_of([CLIENT, SERVER], port, whole, turns)
 }
 
-/// The same between these hosts.
+/// As [`dialogue`], between these hosts.
 pub fn dialogue_of(
     [client, server]: [[u8; 4]; 2],
     port: u16,

@@ -1,4 +1,4 @@
-//! The fault box as a device: what the meter saw held against what the box says that it did, packet by packet.
+//! The fault box as a device: the meter's observations compared with the box's own log, packet by packet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,10 +14,10 @@ const LINK_OVERHEAD_BYTES: u64 = 38;
 /// A stamp is taken before a packet is queued: of two that two processors send closer together than this, the later may
 /// come first.
 const EXCHANGED_NS: u64 = 100_000;
-/// Identical packets that enter closer together than this are in the box's hands in one turn: when they came and
-/// left is no different by more than a turn takes, and nothing on the wire says which of them was lost, or whether
-/// what left twice was a copy of the first or the second. How many were damaged it does say: a damaged one that left
-/// before the second entered was the first.
+/// Identical packets that enter closer together than this are in the box in one turn: their times of arrival and
+/// departure differ by no more than a turn takes, and nothing on the wire shows which of them was lost, or whether a
+/// frame that left twice was a copy of the first or the second. The wire does show how many were damaged: a damaged one
+/// that left before the second entered was the first.
 const INDISTINGUISHABLE_NS: u64 = 500_000;
 
 /// One packet as the meter, the box and the wire have it.
@@ -26,7 +26,7 @@ struct Known {
     truth: PacketTruth,
     /// From IP's header on.
     bytes: Vec<u8>,
-    /// Others with the same bytes entered at nearly the same time: the number of the first of them.
+    /// The number of the first packet with the same bytes that entered at nearly the same time, if there are others.
     double_of: Option<usize>,
 }
 
@@ -155,8 +155,8 @@ fn fate(truth: &PacketTruth) -> Fate {
     }
 }
 
-/// Holds what the meter says of each packet against the truth: fate, copies, order. The fates of those that nothing on
-/// the wire tells apart must agree in sum (their order cannot be seen at all); how many they are.
+/// Compares the meter's view of each packet with the truth: fate, copies, order. The fates of packets that the wire
+/// does not distinguish must agree in sum (their order cannot be seen at all); returns how many they are.
 fn hold_against_each_other(ways: &[Way; 2]) -> usize {
     let (mut doubles, mut differences, mut exchanged) = (0, 0, 0);
     for (number, way) in ways.iter().enumerate() {

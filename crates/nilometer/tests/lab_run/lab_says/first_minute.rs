@@ -1,4 +1,4 @@
-//! The first minute with a capture of one's own: it is planned, or refused in one line that says what to do.
+//! The first minute with a user's own capture: it is planned, or refused in one line that says what to do.
 
 use std::fs;
 use std::io::Write;
@@ -107,7 +107,7 @@ fn captures_as_people_have_them_are_planned_or_refused_in_one_line() {
     }
 }
 
-/// The same of captures that others took.
+/// Public captures are planned or refused in one line, too.
 #[test]
 fn public_captures_are_planned_or_refused_in_one_line() {
     let Some(data) = std::env::var_os("NILOMETER_DATA").map(PathBuf::from) else {
@@ -182,7 +182,7 @@ fn records_that_no_lab_plays_are_refused_with_what_they_are() {
     hold("ssh.pcap", planned(&fitted), &Refused(&["without SYN", "without --fit"]));
 }
 
-/// They are offered in one line, and the commands of that line do what it says.
+/// Exports are offered in one line, and the commands of that line do what it says.
 #[test]
 fn exports_beside_other_packets_are_found_and_offered() {
     let room = Room::new("beside");
@@ -252,7 +252,7 @@ fn damaged_files_and_packets_are_counted_and_passed_over() {
     assert!(warnings.iter().any(|line| line.contains(&counted)), "{warnings:?}");
 }
 
-/// NetFlow v9: a template of bytes and packets without addresses, and so many records.
+/// NetFlow v9: a template of bytes and packets without addresses, and `records` records.
 fn without_addresses(records: u8) -> Vec<u8> {
     let template = [0, 0, 0, 16, 1, 0, 0, 2, 0, 1, 0, 4, 0, 2, 0, 4];
     let mut datagram = vec![0, 9, 0, 1 + records, 0, 0, 0, 9, 0, 0, 3, 232, 0, 0, 0, 0, 0, 0, 0, 7];

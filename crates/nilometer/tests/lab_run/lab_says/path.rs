@@ -1,4 +1,5 @@
-//! A path in front of a device: the traffic feels it, the device's figures do not, and its own log has every packet.
+//! A path in front of a device: it affects the traffic but not the device's figures, and its own log has every
+//! packet.
 
 use nilometer_lab::device::truth::PacketTruth;
 use serde_json::Value;

@@ -95,7 +95,7 @@ fn a_copy_has_the_handshakes_and_the_courses_of_its_original() {
     assert!(off.len() > 100, "{} connections", off.len());
     assert!(off[off.len() / 2] < 0.001, "half of them to a millisecond: {:?}", off);
     assert!(off[off.len() * 9 / 10] < 0.1, "nine of ten within a round trip: {off:?}");
-    // What was kept plays the same again.
+    // The kept configuration plays the same again.
     let again = room.counted(&["lab", "run", "with/lab.toml", "--json", "-o", "with-kept"]);
     assert_eq!(again["outcome_digest"], with["outcome_digest"]);
 }

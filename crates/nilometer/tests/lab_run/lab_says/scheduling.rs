@@ -1,4 +1,4 @@
-//! What is timed goes first, where the system allows it, and a run says whether it did.
+//! Timed threads run first, where the system allows it, and a run reports whether they did.
 
 use std::fs;
 

@@ -14,7 +14,7 @@ fn room(name: &str) -> Room {
     room
 }
 
-/// A run of the same few files, each to its end, with these words.
+/// A run of the same few files, each to its end, with more arguments.
 fn run(room: &Room, more: &[&str]) -> Value {
     let words = ["lab", "run", "--model", "model.json", "-o", "run", "--force", "--json"];
     room.counted(&[&words[..], &["--calibration", "0", "--duration", "2"], more].concat())

@@ -36,8 +36,8 @@ fn one_result_for_any_number_of_threads_and_any_user() {
     assert_eq!(digest(&result), expected, "an ordinary user");
 }
 
-/// In virtual time nothing is ambiguous but what is the same byte by byte: the meter agrees with the box about every
-/// packet, and its delay is the box's and that of two cables.
+/// In virtual time only packets with identical bytes are ambiguous: the meter agrees with the box about every
+/// packet, and its delay is the box's plus that of two cables.
 #[test]
 fn the_meter_agrees_with_the_box_about_every_packet() {
     let room = Room::new("virtual-fault");
@@ -71,7 +71,7 @@ fn the_meter_agrees_with_the_box_about_every_packet() {
         seen.sort_by_key(|row| row.entered_ns);
         assert_eq!(seen.len(), truths.len());
         let mut rest = &mut truths[..];
-        // (Rows have no order of packets that entered at the same moment: they left as they came.)
+        // (Rows of packets that entered at the same moment have no order of entry; they are sorted by departure.)
         for together in seen.chunk_by_mut(|one, other| one.entered_ns == other.entered_ns) {
             let (theirs, further) = rest.split_at_mut(together.len());
             together.sort_by_key(|row| (row.left_ns.is_none(), row.left_ns));

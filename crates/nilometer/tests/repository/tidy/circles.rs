@@ -58,7 +58,7 @@ fn expand(mut begun: Module, text: &str, found: &mut Vec<Module>) {
     }
 }
 
-/// The members of a list in braces, of which the first is open already.
+/// The members of a list in braces whose first brace is open already.
 fn members(list: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut begins, mut found) = (0, 0, Vec::new());
     for (at, letter) in list.char_indices() {

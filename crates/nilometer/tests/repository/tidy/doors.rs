@@ -1,4 +1,4 @@
-//! Doors: what is said goes out by one of them, and files come about and go by one other.
+//! Doors: messages are printed by one, and files are created and removed by another.
 
 use super::{Source, code, hold, is_shell, sources};
 
@@ -15,7 +15,7 @@ const SAID: Door = Door {
     advice: "say it with say!, which shows control characters",
 };
 
-/// The kernel's own files are another thing than ours; sockets and locks have names and no content.
+/// The kernel's files are not ours; sockets and locks have names and no content.
 const FILES: Door = Door {
     words: &[
         "File::create",

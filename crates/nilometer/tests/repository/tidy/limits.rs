@@ -1,8 +1,8 @@
-//! The house rule that whatever is read whole is read within a limit.
+//! The house rule that a file is read whole only within a limit.
 
 use super::{Source, code, hold, sources};
 
-/// Where files are read whole, within a limit: what the system says, and documents.
+/// Where files are read whole, within a limit: the system's files, and documents.
 const READING_ROOMS: [&str; 2] =
     ["crates/linux/src/system_file.rs", "crates/files/src/document/bounded.rs"];
 

@@ -2,7 +2,7 @@
 
 use super::{Source, code, hold, sources};
 
-/// Words that had named several things.
+/// Words that used to name several things.
 const ONCE: [&str; 9] =
     ["Account", "Fabric", "Filter", "Framing", "Kind", "Memory", "Port", "Verdict", "Way"];
 
