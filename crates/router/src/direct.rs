@@ -26,7 +26,7 @@ use crate::slots::routes::{Leaf, Routes, Run, leaf, next_hop};
 
 /// Bits of a network.
 const NETWORK_BITS: u32 = 24;
-/// Bits that number what is written again when a route in it changes, and networks of that.
+/// Bits of the number of a /16, the part rewritten when one of its routes changes, and networks in it.
 const SLOT_BITS: u32 = 16;
 const NETWORKS: usize = 1 << (NETWORK_BITS - SLOT_BITS);
 /// Answers of a group.

@@ -31,7 +31,7 @@ nilometer_wire::named! {
         MartianSource = "martian_source",
         /// Its destination address may not be forwarded to.
         MartianDestination = "martian_destination",
-        /// The way back to its source is not where it came from (RFC 3704).
+        /// The reverse path to its source is not the port it came by (RFC 3704).
         ReversePath = "reverse_path",
         /// There is no route.
         NoRoute = "no_route",

@@ -38,7 +38,7 @@ nilometer_wire::named! {
         /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
         /// ([`Ipv6Fib`]).
         Lines = "lines",
-        /// The same with answers of two bytes, for up to 65,534 next hops.
+        /// As `Lines`, with answers of two bytes, for up to 65,534 next hops.
         WideLines = "wide_lines",
         /// An answer for each /24 of IPv4, in the manner of DIR-24-8, up to 32,767 next hops: ten times the
         /// memory ([`Direct`]).

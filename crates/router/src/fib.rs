@@ -6,8 +6,8 @@ use core::ops::Range;
 
 use crate::prefix::{Address, Prefix};
 
-/// The number of a next hop, or of a group of them; what it stands for is kept elsewhere, so that a
-/// next hop that fails is replaced once and not in every route.
+/// The number of a next hop, or of a group of them; its meaning is kept elsewhere, so that a failed
+/// next hop is replaced once and not in every route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHop(pub u16);
 
@@ -19,7 +19,7 @@ pub struct Full;
 
 /// A set of routes: an address's route is the longest prefix that contains it.
 pub trait Fib<A: Address> {
-    /// Makes `next` the next hop of `prefix`; returns which it was before, if there was one.
+    /// Makes `next` the next hop of `prefix`; returns the previous one, if there was one.
     ///
     /// # Errors
     /// [`Full`] when there is no room.
@@ -51,7 +51,7 @@ pub trait Lookups<A: Address>: Send {
     /// When `addresses` and `next_hops` differ in length.
     fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]);
 
-    /// These `addresses` will be looked up soon: where their lookups begin is brought into the cache.
+    /// Prefetches where the lookups of `addresses` begin, since they will be looked up soon.
     fn expect(&self, _addresses: &[A]) {}
 }
 
@@ -82,7 +82,7 @@ pub trait ServingFib<A: Address>: Fib<A> + Send {
     fn span(&self) -> Range<usize>;
 }
 
-/// So that a table of any engine can stand where one of a known kind does.
+/// Lets a table of any engine be used where one of a known kind is expected.
 impl<A: Address, F: Fib<A> + ?Sized> Fib<A> for Box<F> {
     fn insert(&mut self, prefix: Prefix<A>, next: NextHop) -> Result<Option<NextHop>, Full> {
         (**self).insert(prefix, next)

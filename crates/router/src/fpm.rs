@@ -24,7 +24,7 @@ const KIND_NETLINK: u8 = 1;
 /// Two of the longest frames.
 const ROOM_BYTES: usize = 1 << 17;
 
-/// Why the stream cannot be read on; the connection is of no more use.
+/// Why the stream cannot be read any further; the connection is useless then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FpmFault {
     /// Another version of the protocol than 1.
@@ -125,7 +125,7 @@ impl Default for Stream {
 /// The messages of the frame at the head of `bytes` and the frame's length; nothing while it is cut.
 ///
 /// # Errors
-/// When what stands there is no frame.
+/// When the bytes there are not a frame.
 #[inline]
 pub fn frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FpmFault> {
     let Some(&[version, kind, high, low]) = bytes.first_chunk() else { return Ok(None) };

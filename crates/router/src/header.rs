@@ -126,7 +126,7 @@ pub enum Unusable {
     Fault(Fault),
 }
 
-/// Why a packet must be discarded without a word to its sender (RFC 1812, 5.2.2; RFC 8200, 3).
+/// Why a packet must be discarded without an error to its sender (RFC 1812, 5.2.2; RFC 8200, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 pub enum Fault {
@@ -301,7 +301,7 @@ impl Fields<u128> {
     }
 }
 
-/// What a transport header says to filters.
+/// The fields of a transport header that filters look at.
 #[derive(Clone, Copy, Default)]
 struct Transport {
     source_port: u16,
@@ -310,7 +310,7 @@ struct Transport {
 }
 
 impl Transport {
-    /// Protocols change from packet to packet, so what the transport is decides no branch.
+    /// Protocols change from packet to packet, so there is no branch on the transport.
     #[inline]
     fn read(kind: u8, bytes: &[u8]) -> Transport {
         let said = SAID[usize::from(kind)];
@@ -327,7 +327,7 @@ impl Transport {
     }
 }
 
-/// By protocol number, which bits of what stands first are ports, and whether flags of TCP follow.
+/// By protocol number, which bits of the first word are ports, and whether TCP flags follow.
 static SAID: [(u32, u8); 256] = {
     let mut said = [(0, 0); 256];
     said[protocol::TCP as usize] = (u32::MAX, u8::MAX);

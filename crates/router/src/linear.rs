@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use crate::fib::{Fib, Full, NextHop};
 use crate::prefix::{Address, Prefix};
 
-/// All routes; a lookup asks each.
+/// All routes; a lookup tests each.
 #[derive(Clone, Debug)]
 pub struct FibLinear<A> {
     routes: BTreeMap<Prefix<A>, NextHop>,

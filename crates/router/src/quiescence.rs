@@ -54,7 +54,7 @@ impl Readers {
     #[inline]
     pub fn pass(&self, reader: usize) {
         self.places[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);
-        // What is read from here on is not older than what the writer saw of this reader.
+        // Everything read from here on is at least as new as the writer's view of this reader.
         fence(Ordering::SeqCst);
     }
 
@@ -70,8 +70,8 @@ impl Readers {
         self.epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Waits until no reader holds what was taken out before: as long as a batch of lookups takes at the most,
-    /// however many come after it.
+    /// Waits until no reader holds anything taken out earlier: at most as long as a batch of lookups takes,
+    /// however many batches follow.
     pub fn wait(&self) {
         let epoch = self.advance();
         while self.passed() < epoch {

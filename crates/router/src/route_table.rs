@@ -57,7 +57,7 @@ pub struct RouteTableCounters {
     pub early: u64,
     /// Next-hop objects that were withdrawn without having been announced.
     pub unknown_objects: u64,
-    /// Ways by links that are no ports, which are left to the kernel.
+    /// Ways by links that are not ports; they are left to the kernel.
     pub not_a_port: u64,
     /// Updates that were refused: no room among next hops, or groups of too many members.
     pub next_hops_refused: u64,
@@ -236,7 +236,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         &self.fib_v6
     }
 
-    /// Both forwarding tables; what is changed in one here, the routes do not know of.
+    /// Both forwarding tables; changes made here are unknown to the routes.
     pub fn fibs_mut(&mut self) -> (&mut F4, &mut F6) {
         (&mut self.fib_v4, &mut self.fib_v6)
     }
@@ -366,7 +366,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         self.rebuild_groups(source, id);
     }
 
-    /// Lets an object stand for `members`, by the number that it has if it has one.
+    /// Makes an object stand for `members`, under its existing number if it has one.
     fn place(
         &mut self,
         source: Source,
@@ -392,7 +392,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         Ok(())
     }
 
-    /// Works out anew what an object comes to.
+    /// Recomputes the members of an object.
     fn rebuild(&mut self, source: Source, id: u32) {
         let object = self.objects[source as usize].now.get(&id);
         let Some((next, way)) = object.map(|object| (object.next, object.way.clone())) else {
@@ -403,7 +403,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         self.counters.next_hops_refused += u64::from(done.is_err());
     }
 
-    /// Works out anew the groups that have `id` as a member.
+    /// Recomputes the groups that have `id` as a member.
     fn rebuild_groups(&mut self, source: Source, id: u32) {
         let has_it = |object: &Object| match &object.way {
             RouteTarget::Objects(group) => group.iter().any(|(member, _)| *member == id),

@@ -79,7 +79,7 @@ pub enum RouteUpdate {
         /// Where it leads.
         way: RouteTarget,
     },
-    /// The route is no more.
+    /// The route is withdrawn.
     Withdraw {
         /// Where to.
         prefix: AnyPrefix,
@@ -93,7 +93,7 @@ pub enum RouteUpdate {
         /// Where it leads.
         way: RouteTarget,
     },
-    /// The next-hop object is no more.
+    /// The next-hop object is removed.
     Forget {
         /// Its number at the source.
         id: u32,

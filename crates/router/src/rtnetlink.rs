@@ -32,7 +32,7 @@ pub const TABLE_MAIN: u32 = 254;
 const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const NEXT_HOP_BYTES: usize = 8;
-/// A way of several that the kernel does not use, for its link is down (`RTNH_F_DEAD`).
+/// One of several ways that the kernel does not use because its link is down (`RTNH_F_DEAD`).
 const DEAD: u8 = 1;
 /// A route that the kernel cached from a lookup rather than one configured (`RTM_F_CLONED`).
 const CLONED: u32 = 0x200;
@@ -185,7 +185,7 @@ fn read_route(
     };
     let flags = u32_at(body, 8).ok_or(NetlinkFault::Length)?;
     let attributes = body.get(ROUTE_BYTES..).ok_or(NetlinkFault::Length)?;
-    // zebra withdraws routes of whatever type, and gives none.
+    // zebra withdraws routes of any type without giving it.
     let is_type = matches!(kind, 1..=9) || kind == 0 && message.kind == DELETE_ROUTE;
     let is_wanted = matches!(family, 2 | 10) && is_type && flags & CLONED == 0;
     let counter = match family {
@@ -265,7 +265,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<RouteTarget
         let weight = u16::from(path[3]) + 1;
         paths.push((path[2] & DEAD != 0, Path { link, gateway: within.gateway, weight }));
     }
-    // Where all are dead, they are what there will be again.
+    // If all ways are dead, all are kept, since they will return.
     if paths.iter().any(|(is_dead, _)| !is_dead) {
         paths.retain(|(is_dead, _)| !is_dead);
     }

@@ -21,7 +21,7 @@ use super::kernel::Classified;
 use super::rule::{Classifier, Octet, Refused, Rule, RuleId};
 use crate::header::Key;
 
-/// Headers that are looked for together in a port's list.
+/// Headers that are looked up together in a port's list.
 const TOGETHER: usize = 64;
 
 /// The ports by which packets come that a rule is for.
@@ -233,7 +233,7 @@ impl<A: Classified> ByPort<A> {
         self.rules == 0
     }
 
-    /// Bytes of memory of what is searched.
+    /// Bytes of memory that searches read.
     pub fn bytes(&self) -> usize {
         let all = self.lists.iter().flatten().chain([&self.every]);
         all.map(|list| list.classifier.bytes()).sum::<usize>() + size_of_val(&self.known[..])
@@ -244,7 +244,7 @@ impl<A: Classified> ByPort<A> {
         self.generation
     }
 
-    /// After a load: arranges the rules anew if that makes searches faster. Answers stay the same.
+    /// After a load: rearranges the rules if that makes searches faster. Answers stay the same.
     pub fn settle(&mut self) {
         let all = self.lists.iter_mut().flatten().chain([&mut self.every]);
         all.for_each(|list| list.classifier.settle());

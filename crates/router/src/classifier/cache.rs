@@ -19,7 +19,7 @@ use super::kernel::Classified;
 use super::rule::{Classifier, RuleId};
 use crate::header::Key;
 
-/// Headers that are looked for together.
+/// Headers that are looked up together.
 const TOGETHER: usize = 64;
 /// Answers of a set.
 const WAYS: usize = 3;

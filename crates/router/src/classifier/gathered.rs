@@ -62,7 +62,8 @@ fn words_that_may(vectors: &Vectors, values: &[Lanes], rows: &mut [__m512i]) -> 
         *row = _mm512_or_si512(block, within);
     }
     for (row, (_, first_class)) in rows.iter_mut().zip(classes.firsts) {
-        // SAFETY: a block is one of those there are, each of 64 classes, and behind the last stands a word.
+        // SAFETY: a block is one of the existing ones, each of 64 classes, and behind the last stands a
+        // word.
         let class = unsafe { _mm512_i32gather_epi32::<2>(*row, classes.classes.as_ptr().cast()) };
         let first = _mm512_set1_epi32(first_class as i32);
         *row = _mm512_add_epi32(_mm512_and_si512(class, half), first);
@@ -77,8 +78,8 @@ fn words_that_may(vectors: &Vectors, values: &[Lanes], rows: &mut [__m512i]) -> 
     words
 }
 
-/// The place of the first bit that is set in all of a header's rows, among its words: of all headers in
-/// the first of their words, of those that have nothing there in the next, and of the last few one by one.
+/// The place of the first bit that is set in all of a header's rows, among its words. All headers are
+/// tried in the first of their words, those without a bit there in the next, and the last few one by one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512cd,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt,lzcnt")]
 fn first_of_words(vectors: &Vectors, rows: &[__m512i], words: __m512i) -> Lanes {

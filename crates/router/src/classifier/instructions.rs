@@ -72,7 +72,7 @@ fn processor(leaf: u32) -> [u32; 4] {
     [said.eax, said.ebx, said.ecx, said.edx]
 }
 
-/// Which registers the system keeps for every thread; none where that cannot be asked.
+/// Which registers the system saves for every thread; none where that cannot be queried.
 #[cfg(target_arch = "x86_64")]
 fn kept_registers() -> u64 {
     #[target_feature(enable = "xsave")]

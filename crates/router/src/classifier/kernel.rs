@@ -196,7 +196,7 @@ impl Classified for u128 {
 }
 
 /// Zero where ports, protocol and flags match. A port is in its range if it lies no further behind the
-/// first than the range is long: one subtraction asks both ends.
+/// first than the range is long: one subtraction tests both ends.
 #[inline(always)]
 fn rest<A>(block: &Block<A>, key: &Key<A>) -> [u16; LANES] {
     let octets = u16::from_be_bytes([key.protocol, key.flags]);

@@ -8,8 +8,8 @@ use super::rule::{Classifier, Refused, Rule, RuleId};
 use crate::header::Key;
 use crate::prefix::Address;
 
-/// All rules; a search asks each until one matches. It needs no preparation and no memory beyond the
-/// rules, and for a dozen of them nothing is faster.
+/// All rules; a search tests each until one matches. It needs no preparation and no memory beyond
+/// the rules, and for a dozen of them nothing is faster.
 #[derive(Clone, Debug)]
 pub struct ClassifierLinear<A> {
     rules_max: u32,

@@ -184,7 +184,7 @@ pub(super) mod tests {
                     found.push((count, bits, tuple));
                 }
             }
-            // Of as many bits the one that is greater, whatever that means.
+            // Ties are broken by the greater tuple, arbitrarily.
             let (count, bits, tuple) = found.into_iter().max().expect("tuples");
             if count < 64 || bits == 0 {
                 break;

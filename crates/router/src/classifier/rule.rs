@@ -91,7 +91,7 @@ impl Octet {
         self.mask
     }
 
-    /// No value: for what a filter asks of bits that the key does not have.
+    /// Matches no value: for a filter on bits that the key does not have.
     pub const NEVER: Octet = Octet { value: 1, mask: 0 };
 
     /// Whether `octet` has them.
@@ -106,14 +106,14 @@ impl Octet {
 pub enum Action {
     /// It is dropped.
     Deny,
-    /// It is forwarded as its route says.
+    /// It is forwarded by its route.
     #[default]
     Permit,
     /// Plugins process it; then it is forwarded, unless one of them drops it.
     Active(ChainId),
-    /// Its flow has a reservation, and waits in the reserved queue of this number. Filters of reservations stand apart
-    /// from all others and are met after them ([`crate::pipeline::reserved`]), so that no reservation lets a packet
-    /// pass that a filter denies.
+    /// Its flow has a reservation, and waits in the reserved queue of this number. Filters of reservations are
+    /// separate from all others and applied after them ([`crate::pipeline::reserved`]), so that no reservation lets a
+    /// packet pass that a filter denies.
     Reserved(u16),
 }
 
@@ -164,7 +164,7 @@ impl<A: Classified> Rule<A> {
 }
 
 impl<A: Address> Rule<A> {
-    /// Whether the rule means this packet.
+    /// Whether the rule matches this packet.
     #[inline]
     pub fn matches(&self, key: &Key<A>) -> bool {
         self.destination.contains(key.destination)
@@ -232,13 +232,13 @@ pub trait Classifier<A: Address> {
         self.len() == 0
     }
 
-    /// Bytes of memory of what is searched.
+    /// Bytes of memory that searches read.
     fn bytes(&self) -> usize;
 
     /// A number that every change raises: answers of an older one may be stale.
     fn generation(&self) -> u64;
 
-    /// After a load: arranges the rules anew if that makes searches faster. Answers stay the same.
+    /// After a load: rearranges the rules if that makes searches faster. Answers stay the same.
     fn settle(&mut self) {}
 
     /// A classifier of the same kind and with the same limit, without rules.

@@ -43,9 +43,9 @@ pub struct ClassifierVectors<A> {
     places: Vec<(u64, RuleId, Rule<A>)>,
     /// The numbers alone, to be found in few lines of the cache.
     ids: Vec<RuleId>,
-    /// By number: the place among the settled, and whether the rule is there and not gone.
+    /// By number: the place among the settled rules, and whether the rule still exists.
     settled: Vec<(u32, bool)>,
-    /// Settled rules that are not gone.
+    /// Settled rules that still exist.
     alive: usize,
     generation: u64,
     pub(super) instructions: Instructions,
@@ -111,7 +111,7 @@ impl<A: Classified> ClassifierVectors<A> {
         &self.vectors
     }
 
-    /// The number of the rule at a place of the vectors; none of what is no place.
+    /// The number of the rule at a place of the vectors; none for an invalid place.
     #[inline(always)]
     pub(super) fn id_of(&self, place: u32) -> Option<RuleId> {
         self.ids.get(place as usize).copied()

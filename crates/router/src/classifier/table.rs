@@ -142,7 +142,7 @@ impl<A: Classified> Table<A> {
         at
     }
 
-    /// Writes what has become of a bucket; one without rules is given up.
+    /// Writes a changed bucket; one without rules is freed.
     pub fn set(&mut self, bucket: Slot) {
         let at = self.find(bucket.digest);
         let was = self.slots[at];

@@ -78,9 +78,8 @@ impl<A: Classified> ClassifierTuples<A> {
         self.unplanned > self.planned / 2 + BUCKET_RULES as usize
     }
 
-    /// Plans the tables anew for the rules that there are, and fills them. Answers stay the same; it
-    /// takes some tens of milliseconds for 10,000 rules, so it belongs after a load and not between
-    /// batches.
+    /// Plans new tables for the present rules, and fills them. Answers stay the same; it takes some
+    /// tens of milliseconds for 10,000 rules, so it belongs after a load and not between batches.
     pub fn replan(&mut self) {
         let mut rules: Vec<(RuleId, Rule<A>)> = Vec::with_capacity(self.count);
         for (id, rule) in self.rules.iter().enumerate() {
@@ -202,7 +201,7 @@ impl<A: Classified> ClassifierTuples<A> {
         rule_of(best)
     }
 
-    /// The first rules of many headers, some at a time: what one waits for the others do not.
+    /// The first rules of many headers, several at a time, so that their cache misses overlap.
     #[inline(always)]
     pub(super) fn search_all<const WIDE: bool>(
         &self,

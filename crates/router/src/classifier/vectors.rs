@@ -126,7 +126,7 @@ impl Vectors {
             built.add(part, &sorted);
         }
         built.add(parts::<A>() - 1, &Sorted::octets(words, rules));
-        // Gathers read two halves of a word where they want one.
+        // Gathers read two halves of a word where they need one.
         built.classes.blocks.push(0);
         built.classes.classes.push(0);
         built
@@ -296,7 +296,7 @@ pub(super) const fn parts<A: Classified>() -> usize {
     2 * halves::<A>() + 3
 }
 
-/// What a header has at each part.
+/// The value of each part of a header.
 #[inline(always)]
 pub(super) fn values_of<A: Classified>(key: &Key<A>) -> [u32; PARTS_MAX] {
     let mut values = [0; PARTS_MAX];

@@ -35,7 +35,7 @@ pub(super) struct Input<P> {
     /// How many packets wait in each queue, and whether one more may.
     shares: Shares,
     limits: InputLimits,
-    /// What came, crossed and was dropped here.
+    /// Packets that arrived, crossed and were dropped here.
     pub(super) ledger: Ledger,
 }
 
@@ -123,7 +123,7 @@ impl<P: Packet + Copy> Input<P> {
         }
     }
 
-    /// Hands over what has credit, queue by queue.
+    /// Hands over packets that have credit, queue by queue.
     #[inline]
     pub(super) fn cross(
         &mut self,

@@ -49,9 +49,9 @@ use pool::Pool;
 pub use output::BURST;
 pub use pool::MemoryLimits;
 
-/// Broadcasts that were missed are made up for up to this many periods. What is promised of a queue's
-/// reserve ([`nilometer_queue::voq`]) is promised with broadcasts on time: a turn of the driver that is
-/// later than this by a time `t` costs each queue what its share carries in `t`.
+/// Missed broadcasts are made up for, up to this many periods. The guarantee of a queue's reserve
+/// ([`nilometer_queue::voq`]) assumes broadcasts on time: a turn of the driver that is later than this
+/// by a time `t` costs each queue what its share carries in `t`.
 const MADE_UP_PERIODS: u64 = 4;
 
 /// How the fabric is regulated.
@@ -209,7 +209,7 @@ impl<P: Packet + Copy> Fabric<P> {
         self.update((late + 1).min(MADE_UP_PERIODS));
     }
 
-    /// Moves what has credit from inputs to outputs.
+    /// Moves packets that have credit from inputs to outputs.
     pub fn cross(&mut self, now: Time, drops: &mut impl Drops<P>) {
         if self.queueing.is_some() {
             let outputs = &mut self.outputs;
@@ -317,11 +317,11 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].is_usual = is_usual;
     }
 
-    /// Whether a packet to `output` that comes now, by whatever input, crosses and leaves as if there were
-    /// no fabric: inputs hand over at once, because no link into the fabric has a limit (distributed
-    /// queueing, whose grants are that limit, is off); the link of the output has neither a rate nor a
-    /// length, nothing waits or is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]),
-    /// which decides nothing when no packet waits. Panics where there is no such port.
+    /// Whether a packet to `output` that arrives now, at any input, crosses and leaves as if there were no
+    /// fabric: inputs hand over at once, because no link into the fabric has a limit (distributed queueing,
+    /// whose grants are that limit, is off); the link of the output has neither a rate nor a length, nothing
+    /// waits or is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]), which decides
+    /// nothing when no packet waits. Panics where there is no such port.
     pub fn is_transparent(&self, output: usize) -> bool {
         self.queueing.is_none() && self.outputs[output].is_transparent()
     }
@@ -331,7 +331,7 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].set_rate(rate);
     }
 
-    /// The rate that the link of `output` is held to. Panics where there is no such port.
+    /// The rate of the link of `output`. Panics where there is no such port.
     pub fn rate(&self, output: usize) -> Option<Rate> {
         self.outputs[output].rate
     }
@@ -358,13 +358,13 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].delay
     }
 
-    /// Makes what leaves `output` from now on arrive later by `delay`: a longer link.
+    /// Delays packets that leave `output` from now on by `delay`: a longer link.
     pub fn set_delay(&mut self, output: usize, delay: Span) {
         self.outputs[output].delay = delay;
     }
 
-    /// Changes the equations, the period or the speed-up; `variant` of nothing switches distributed
-    /// queueing off, and what waits at inputs crosses at once. The number of ports stays.
+    /// Changes the equations, the period or the speed-up; without a `variant` distributed queueing is
+    /// switched off, and packets waiting at inputs cross at once. The number of ports stays.
     ///
     /// # Errors
     /// When the shape has another number of ports or the variant is out of its ranges; nothing has
@@ -423,12 +423,12 @@ impl<P: Packet + Copy> Fabric<P> {
         self.inputs[input].backlog_bytes()
     }
 
-    /// What waits at `input`, for all outputs together. Panics where there is no such port.
+    /// The backlog at `input`, for all outputs together. Panics where there is no such port.
     pub fn input_backlog(&self, input: usize) -> Backlog {
         self.inputs[input].ledger_waiting()
     }
 
-    /// What waits at `output`. Panics where there is no such port.
+    /// The backlog at `output`. Panics where there is no such port.
     pub fn output_backlog(&self, output: usize) -> Backlog {
         self.outputs[output].backlog()
     }
@@ -439,13 +439,13 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].discipline()
     }
 
-    /// What came to `input`, left it for outputs, and was dropped there. Panics where there is no
-    /// such port.
+    /// Packets that came to `input`, left it for outputs, and were dropped there. Panics where there is
+    /// no such port.
     pub fn input_ledger(&self, input: usize) -> &Ledger {
         &self.inputs[input].ledger
     }
 
-    /// What came to `output` over the fabric, left it, and was dropped there. Panics where there is no such port.
+    /// Packets that `output` got over the fabric, sent, and dropped. Panics where there is no such port.
     pub fn output_ledger(&self, output: usize) -> &Ledger {
         &self.outputs[output].ledger
     }
@@ -476,7 +476,7 @@ impl<P: Packet + Copy> Fabric<P> {
             && self.pool.as_ref().is_none_or(|pool| self.balances_with(pool))
     }
 
-    /// Whether the memory counts what is here.
+    /// Whether the memory's count agrees with the packets here.
     fn balances_with(&self, pool: &Pool) -> bool {
         self.outputs.iter().enumerate().all(|(j, output)| {
             let waiting: u64 = self.inputs.iter().map(|input| input.packets(j)).sum();

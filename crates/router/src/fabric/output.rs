@@ -54,7 +54,7 @@ pub(super) struct Output<P> {
     wire_bytes: u64,
     /// Given out once, and given back by a device that had no room.
     held: Option<P>,
-    /// What came, left and was dropped here.
+    /// Packets that arrived, left and were dropped here.
     pub(super) ledger: Ledger,
 }
 
@@ -185,7 +185,7 @@ impl<P: Packet> Output<P> {
         packets
     }
 
-    /// What may go to the device at `now`.
+    /// The packet that may go to the device at `now`.
     #[inline]
     pub(super) fn transmit(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
         let packet = match self.held.take() {
@@ -219,7 +219,7 @@ impl<P: Packet> Output<P> {
         Some(packet)
     }
 
-    /// Puts on the wire what starts by `now` and takes off it what has come out.
+    /// Puts on the wire packets that start by `now` and takes off it those that have arrived.
     fn arrive(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
         while let Some(packet) = self.serve(now, drops) {
             self.wire_bytes += u64::from(packet.bytes());
@@ -278,8 +278,8 @@ impl<P: Packet> Output<P> {
         &self.discipline
     }
 
-    /// Whether a packet that comes now leaves as if nothing stood here: the device alone limits the link,
-    /// the wire has no length and is empty, nothing waits, and the discipline is the default.
+    /// Whether a packet that arrives now leaves as if this output did not exist: the device alone limits
+    /// the link, the wire has no length and is empty, nothing waits, and the discipline is the default.
     pub(super) fn is_transparent(&self) -> bool {
         self.is_usual
             && self.discipline.contracts() == 0

@@ -39,8 +39,8 @@ impl Pool {
         Ok(Pool { shares, left: vec![0; outputs], sending: vec![0; outputs] })
     }
 
-    /// A packet for `output` comes in, or why not. One that has a reservation comes in whatever others take: what may
-    /// wait of its flow is limited by its own queue.
+    /// Admits a packet for `output`, or returns why not. A packet with a reservation is admitted whatever others
+    /// take: the backlog of its flow is limited by its own queue.
     #[inline(always)]
     pub(super) fn admit(&mut self, output: usize, is_reserved: bool) -> Result<(), Reason> {
         if is_reserved {

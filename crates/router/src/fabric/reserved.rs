@@ -14,7 +14,7 @@ impl<P: Packet + Copy> Fabric<P> {
         packet.reserved().is_some_and(|queue| self.outputs[output].reserved().has(queue))
     }
 
-    /// [`Fabric::enqueue`] of those that have a reservation, which are taken out of the list.
+    /// [`Fabric::enqueue`] for packets with a reservation; they are taken out of the list.
     #[inline(never)]
     pub(super) fn enqueue_reserved(
         &mut self,
@@ -37,7 +37,7 @@ impl<P: Packet + Copy> Fabric<P> {
     /// there is no such port.
     ///
     /// # Errors
-    /// When there is no such queue, or it would hold nothing.
+    /// When there is no such queue, or it would have no capacity.
     pub fn reserve(
         &mut self,
         output: usize,

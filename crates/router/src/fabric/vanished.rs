@@ -64,7 +64,7 @@ fn one_packet_more_or_less_is_an_imbalance() {
         spoil(&mut fabric);
         assert!(!fabric.balances(), "{number}");
     }
-    // What still lies at a device is no loss: the memory knows of it.
+    // Packets still at a device are not lost: the memory counts them.
     let mut fabric = filled();
     fabric.set_sending(2, 1);
     assert!(fabric.balances());

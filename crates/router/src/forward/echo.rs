@@ -124,7 +124,7 @@ pub fn reply_ipv6(
     arrival: Arrival,
     origin: Origin<u128>,
 ) -> Result<Vec<u8>, Suppression> {
-    // Like Packet Too Big, an echo reply may answer what was sent to many.
+    // Like Packet Too Big, an echo reply may answer a multicast.
     arrival.suppression_ipv6(request, Problem::TooBig { mtu_bytes: 0 }).map_or(Ok(()), Err)?;
     let header = Header::read_ipv6(request).map_err(|_| Suppression::Unsound)?;
     let AnyKey::V6(key) = header.key else { return Err(Suppression::OtherVersion) };

@@ -7,9 +7,9 @@
 
 use crate::header::{AnyKey, FRAGMENT, Header, Key};
 
-/// The hash of a packet's flow under `seed`: a router's own, lest routers in a row choose alike
-/// (RFC 2991, 2; the polarisation of flows). `flow_label` is IPv6's, if it shall count and is not
-/// zero.
+/// The hash of a packet's flow under `seed`: each router has its own, lest successive routers make
+/// the same choice (RFC 2991, 2; polarisation of flows). `flow_label` is IPv6's, if it shall count
+/// and is not zero.
 #[inline]
 pub fn flow_hash(seed: u64, header: &Header, flow_label: Option<u32>) -> u64 {
     match (header.key, flow_label.filter(|label| *label != 0)) {
@@ -50,7 +50,7 @@ fn of_ipv6(seed: u64, key: &Key<u128>) -> u64 {
     mixed(source ^ to.0, to.1)
 }
 
-/// Protocol and ports, of what is whole.
+/// Protocol and ports, of unfragmented packets.
 #[inline(always)]
 fn flow<A>(key: &Key<A>, notes: u8) -> u64 {
     let ports = u64::from(key.source_port) << 16 | u64::from(key.destination_port);

@@ -20,7 +20,7 @@ const PAD_1: u8 = 0;
 const PAD_N: u8 = 1;
 const ROUTER_ALERT: u8 = 5;
 
-/// What hop-by-hop options ask of a router.
+/// What hop-by-hop options require of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopByHop {
     /// Nothing, or to look into the packet.
@@ -116,7 +116,7 @@ pub struct Routing {
     pub kind_at: u16,
 }
 
-/// The first routing header of the IPv6 packet that begins here, if it has one before what is cut by
+/// The first routing header of the IPv6 packet that begins here, if it has one that is not cut off by
 /// fragmentation or hidden by encryption.
 pub fn routing(packet: &[u8]) -> Option<Routing> {
     let packet = &packet[..ipv6_extent(packet)?];
@@ -147,8 +147,8 @@ fn extensions(packet: &[u8]) -> impl Iterator<Item = (u8, usize)> + '_ {
     core::iter::from_fn(next).take(EXTENSIONS_MAX)
 }
 
-/// Where the field stands that names the protocol of the header at `transport_at`: what a complaint of
-/// an unsupported protocol points at (RFC 8200, 4). The headers before it have been read.
+/// Where the field stands that names the protocol of the header at `transport_at`: the pointer of an
+/// error about an unsupported protocol (RFC 8200, 4). The headers before it have been read.
 pub fn protocol_at(packet: &[u8], transport_at: u16) -> u16 {
     let (mut kind_at, mut at) = (6, IPV6_BYTES);
     while at < usize::from(transport_at) {
@@ -173,8 +173,8 @@ pub fn unfollowed_route(packet: &[u8]) -> Option<Problem> {
     Some(Problem::Parameter { pointer: routing.kind_at })
 }
 
-/// Where the type of a routing header of type 0 with segments left stands, if there is one: what a
-/// filter on the way may discard (RFC 5095, 4.2).
+/// The offset of the type of a routing header of type 0 with segments left, if there is one: a filter
+/// on the way may discard such packets (RFC 5095, 4.2).
 pub fn type_0_at(packet: &[u8]) -> Option<u16> {
     let routing = routing(packet)?;
     (routing.kind == 0 && routing.segments_left > 0).then_some(routing.kind_at)

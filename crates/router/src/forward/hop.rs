@@ -44,7 +44,7 @@ pub const fn adjusted(checksum: u16, old: u16, new: u16) -> u16 {
 /// Takes one from the TTL of the IPv4 packet that begins here, and adjusts its checksum.
 ///
 /// # Errors
-/// [`Stopped`], and the packet is as it was: what ICMP quotes is what came in.
+/// [`Stopped`], and the packet is unchanged: ICMP quotes the packet as it came in.
 #[inline]
 pub fn decrement_ipv4(packet: &mut [u8]) -> Result<(), Stopped> {
     let head = packet.first_chunk_mut::<IPV4_BYTES>().ok_or(Stopped::NoHeader)?;
@@ -73,8 +73,8 @@ pub fn decrement_ipv6(packet: &mut [u8]) -> Result<(), Stopped> {
     Ok(())
 }
 
-/// Holds the time to live or hop limit of the IP packet that begins here to `most`, and adjusts the checksum: what
-/// labels leave of it (RFC 3443, 3.1). Anything but IP stays as it is.
+/// Limits the time to live or hop limit of the IP packet that begins here to `most`, and adjusts the checksum: for
+/// the value that labels leave (RFC 3443, 3.1). Anything but IP stays as it is.
 pub fn limit(packet: &mut [u8], most: u8) {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= IPV4_BYTES && packet[8] > most => {

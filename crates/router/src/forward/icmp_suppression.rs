@@ -48,11 +48,11 @@ pub enum Suppression {
     BadSource,
     /// A fragment other than the first.
     LaterFragment,
-    /// There is no such message in this version of IP.
+    /// This version of IP has no such message.
     OtherVersion,
-    /// It is no question that the router answers, or not any more by its settings.
+    /// It is no request that the router answers, or its settings forbid it.
     Unwanted,
-    /// There is no way to its sender, or no address to speak from.
+    /// There is no route to its sender, or no source address.
     NoWay,
 }
 

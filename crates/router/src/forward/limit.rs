@@ -23,7 +23,7 @@ pub const DESTINATIONS: usize = 1024;
 /// Number of kinds.
 pub const KINDS: usize = 6;
 
-/// What is limited apart from the rest.
+/// The kinds of messages that are limited separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum IcmpKind {
@@ -136,7 +136,7 @@ impl Limiter {
         }
     }
 
-    /// Other limits from now on; counters stay, and what was used up before counts.
+    /// Changes the limits from now on; counters stay, and tokens used up before still count.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }

@@ -130,8 +130,8 @@ pub const IPV6: [Entry<u128>; 8] = [
     six((0x3fff << 112, 20), BOTH, Registry, Martian::Documentation, "RFC 9637"),
 ];
 
-/// By the first octet of an IPv4 address, whether there is more to ask: whether it may be a martian under
-/// any filter, or a group.
+/// By the first octet of an IPv4 address, whether more checks are needed: whether it may be a martian
+/// under any filter, or a group.
 const ASKED_IPV4: [bool; 256] = {
     let mut asked = [false; 256];
     let mut first = 0;

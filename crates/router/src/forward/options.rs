@@ -149,10 +149,10 @@ impl Options {
         self.record_route_at.is_some() || self.timestamp_at.is_some()
     }
 
-    /// Goes one step on along the source route, if it has one to go: the destination becomes the next
-    /// address, and `outgoing`, the router's address on the link towards it, takes its place. To be
-    /// done when the packet's destination is the router's, before [`Options::fill`]. `packet` is the
-    /// one that was read.
+    /// Advances one step along the source route, if there is one to take: the destination becomes the
+    /// next address, and `outgoing`, the router's address on the link towards it, takes its place. To
+    /// be done when the packet's destination is the router's, before [`Options::fill`]. `packet` is
+    /// the one that was read.
     pub fn follow(&self, packet: &mut [u8], outgoing: u32) {
         let Some(SourceRoute { at, next: Some(next), .. }) = self.source_route else { return };
         let pointer = packet.get(at + 2).copied().unwrap_or(0);
@@ -166,7 +166,7 @@ impl Options {
         mend(packet);
     }
 
-    /// Fills in what the options ask of a router by which `packet`, the one that was read, leaves.
+    /// Fills in the options' entries of the router by which `packet`, the one that was read, leaves.
     pub fn fill(&self, packet: &mut [u8], visit: Visit<'_>) {
         for at in [self.record_route_at, self.timestamp_at].into_iter().flatten() {
             let length = packet.get(at + 1).copied().map_or(0, usize::from);
@@ -283,7 +283,7 @@ mod tests {
         packet
     }
 
-    /// What the options are after a visit.
+    /// The options after a visit.
     fn visited(options: &[u8]) -> Vec<u8> {
         let mut packet = packet(options);
         let before = packet.clone();

@@ -67,7 +67,7 @@ pub struct Settings {
     pub datagrams_max: usize,
     /// The most bytes of payload that wait. One datagram is always let in.
     pub bytes_max: usize,
-    /// From the first fragment that came to the end of patience.
+    /// The reassembly timeout, from the first fragment that arrived.
     pub patience: Span,
 }
 
@@ -130,7 +130,7 @@ struct Datagram {
     head: Option<Vec<u8>>,
     /// The first fragment as it came, to be quoted.
     first: Option<Vec<u8>>,
-    /// Two fragments disagreed: what comes is dropped.
+    /// Two fragments disagreed: later ones are dropped.
     is_void: bool,
 }
 
@@ -303,7 +303,7 @@ impl Datagram {
     }
 }
 
-/// What may not be, whatever the other fragments are.
+/// Refuses what is invalid whatever the other fragments are.
 fn check(piece: &Piece<'_>) -> Result<(), (Reason, Option<Problem>)> {
     let (is_v6, bytes) = (piece.key.4, piece.payload.len());
     let told = |pointer: u16| is_v6.then_some(Problem::Parameter { pointer });

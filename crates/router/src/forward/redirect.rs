@@ -11,7 +11,7 @@ use super::icmp::Problem;
 /// What the pipeline knows of the way a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Redirects are wanted here; a setting of the port (5.2.7.2 wants it to be on).
+    /// Redirects are enabled here; a setting of the port (on by default, as 5.2.7.2 requires).
     pub is_wanted: bool,
     /// The port of arrival.
     pub arrives_by: u16,

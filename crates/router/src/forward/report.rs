@@ -51,7 +51,7 @@ pub struct Cause<'a> {
     pub now: Time,
     /// How.
     pub arrival: Arrival,
-    /// The IP packet as it came in; what stands behind it is padding.
+    /// The IP packet as it came in; bytes behind it are padding.
     pub packet: &'a [u8],
 }
 
@@ -147,7 +147,7 @@ impl Reporter {
     }
 
     /// The answer to an ICMPv6 echo request for the router, from `source`: the address that was
-    /// asked, or one of the port when that was a multicast (RFC 4443, 4.2).
+    /// pinged, or one of the port when that was a multicast (RFC 4443, 4.2).
     ///
     /// # Errors
     /// [`Unsent`], counted.

@@ -13,7 +13,7 @@ use crate::header::{IPV6_BYTES, protocol};
 const FRAGMENT_BYTES: usize = 8;
 
 /// The pieces of `packet` for a link that takes `mtu_bytes`, at least 1,280 (RFC 8200, 5), in order.
-/// One that fits is its own only piece; what is no sound packet has none.
+/// A packet that fits is its own only piece; a malformed packet has none.
 pub fn pieces(packet: &[u8], mtu_bytes: u16, identification: u32) -> Vec<Vec<u8>> {
     let Some(total_bytes) = ipv6_extent(packet) else { return Vec::new() };
     let packet = &packet[..total_bytes];

@@ -23,7 +23,7 @@ pub enum Mode {
     LooseWithoutDefault,
 }
 
-/// The route to a source, as far as the test asks.
+/// The route to a source, as far as the test needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reverse<'a> {
     /// Ports of the best route, several where it has several next hops; none where it discards.
@@ -47,7 +47,7 @@ pub enum Failure {
     OnlyDefault,
 }
 
-/// Tests a packet that came in by `port`; `lookup` finds the route to its source, and is not asked
+/// Tests a packet that came in by `port`; `lookup` finds the route to its source, and is not called
 /// when the test is off.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ pub(super) fn find_all<const BYTES: usize>(
             }
         }
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Instructions::best` has asked the processor for each of these instructions.
+        // SAFETY: `Instructions::best` has checked that the processor has each of these instructions.
         Instructions::Wide | Instructions::Gathering => unsafe {
             wide::find_all::<BYTES>(memory, addresses, next_hops);
         },
@@ -136,7 +136,7 @@ mod wide {
         }
     }
 
-    /// What the addresses of a batch have come to, a bit for each.
+    /// The kinds of blocks that the addresses of a batch have reached, a bit for each address.
     struct Kinds {
         answers: u64,
         trees: u64,
@@ -176,7 +176,7 @@ mod wide {
                     let (keys, behind) = (self.keys.group(group), self.behind.group(group));
                     let blocks = _mm256_slli_epi32::<2>(_mm256_srli_epi32::<7>(found));
                     let parts = _mm256_add_epi32(blocks, _mm256_srli_epi32::<24>(keys));
-                    // SAFETY: the words say that 256 words stand there.
+                    // SAFETY: words of this kind refer to 256 words.
                     let found = unsafe { gather(self.words, parts, found, divided) };
                     is_on |= _mm256_movemask_epi8(is_divided(found)) != 0;
                     self.found.set(group, found);
@@ -264,7 +264,7 @@ mod wide {
             self.keys.0[number] >> (32 - 8 * WIDTH)
         }
 
-        /// Lets words that refer to trees refer to the line that has the answer.
+        /// Makes words that refer to trees refer to the line that has the answer.
         #[inline]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         fn lines_of_trees<const WIDTH: usize, const BYTES: usize>(&mut self, numbers: u64) {
@@ -299,7 +299,7 @@ mod wide {
                 let word = self.found.0[number];
                 let (line, keys) = (self.block(word), word & layout::KEYS);
                 let key = self.key::<WIDTH>(number);
-                // SAFETY: of the line none but the words of its keys are read.
+                // SAFETY: only the words of the line's keys are read.
                 let passed = unsafe { passed::<WIDTH>(load::<WIDTH>(line, keys), keys, key) };
                 // SAFETY: behind the keys there is an answer for each of them and one more; those of
                 // two bytes stand on boundaries of two.

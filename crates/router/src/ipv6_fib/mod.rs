@@ -64,7 +64,7 @@ pub struct Ipv6Reader<const BYTES: usize> {
     place: usize,
 }
 
-/// A parcel that was divided for a route that may be refused, and what it was before.
+/// A parcel that was divided for a route that may be refused, and its previous state.
 struct Divided {
     place: Place,
     word: u32,
@@ -169,7 +169,7 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
         }
     }
 
-    /// Divides a parcel; what it was before is neither changed nor retired yet.
+    /// Divides a parcel; its previous block is neither changed nor retired yet.
     fn divide(&mut self, place: Place) -> Result<Divided, Full> {
         let parts = self.blocks.take(&self.memory, PARTS as usize)?;
         self.parcels.divide(place, parts.first);
@@ -189,7 +189,7 @@ impl<const BYTES: usize> Ipv6Fib<BYTES> {
         Ok(Divided { place, word, home })
     }
 
-    /// Makes a parcel what it was before it was divided; its routes are the same.
+    /// Restores a parcel to its state before it was divided; its routes are the same.
     fn undivide(&mut self, Divided { place, word, home }: Divided) {
         let parcel = self.parcels.of_mut(place.number);
         self.memory.publish(parcel.at as usize, word);

@@ -38,7 +38,7 @@ mod tests {
             }
             assert_eq!(encode(u32::MAX, bits), codes - 1);
         }
-        // What is beyond the greatest is the greatest.
+        // Values beyond the greatest are encoded as the greatest.
         assert!((31_744..300_000).all(|value| encode(value, 4) == 0xff));
         assert_eq!((decode(0xff, 4), decode(0xffff, 12)), (31_744, 8_387_584));
     }

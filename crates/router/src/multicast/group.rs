@@ -27,7 +27,7 @@ pub(super) struct Terms {
     pub(super) membership: Span,
     /// LMQT.
     pub(super) last_member: Span,
-    /// LMQC; 0 if another router asks.
+    /// LMQC; 0 if another router is the querier.
     pub(super) asks: u8,
     pub(super) sources_max: usize,
 }
@@ -52,7 +52,7 @@ pub(super) struct Group<A> {
 }
 
 impl<A: Copy + Ord> Group<A> {
-    /// INCLUDE of nothing: what a group is before the first report.
+    /// INCLUDE with no sources: the state of a group before the first report.
     pub(super) fn new() -> Group<A> {
         Group {
             filter: FilterMode::Include,
@@ -66,7 +66,7 @@ impl<A: Copy + Ord> Group<A> {
         }
     }
 
-    /// Whether no host wants anything of it.
+    /// Whether no host wants any of its packets.
     pub(super) fn is_void(&self) -> bool {
         self.filter == FilterMode::Include && self.sources.is_empty()
     }
@@ -97,7 +97,7 @@ impl<A: Copy + Ord> Group<A> {
                 let overflowed = self.overflowed;
                 self.want(terms, listed, fresh);
                 self.ask_sources(terms, |source| !listed.contains(&source.address));
-                // What did not fit is wanted by the group's timer alone, which then stays.
+                // Sources that did not fit are wanted by the group's timer alone, which then stays.
                 if before == FilterMode::Exclude && self.overflowed == overflowed {
                     self.ask_all(terms);
                 }
@@ -113,7 +113,7 @@ impl<A: Copy + Ord> Group<A> {
                 continue;
             }
             let is_put = self.put(terms, address, Some(fresh));
-            // What does not fit is delivered: the port wants all of the group.
+            // Sources that do not fit are delivered: the port wants the whole group.
             if !is_put && (self.filter == FilterMode::Include || self.until < fresh) {
                 (self.filter, self.until) = (FilterMode::Exclude, fresh);
             }
@@ -159,14 +159,14 @@ impl<A: Copy + Ord> Group<A> {
         }
     }
 
-    /// Another router asks from now on.
+    /// Another router is the querier from now on.
     pub(super) fn stop_asking(&mut self) {
         self.asks = 0;
         self.sources.iter_mut().for_each(|source| source.asks = 0);
     }
 
-    /// What hosts are to be asked now (6.6.3): the sources of each query, none for the whole group,
-    /// and whether other routers shall keep their timers (S), because ours is long again.
+    /// The queries to be sent now (6.6.3): the sources of each, none for the whole group, and whether
+    /// other routers shall keep their timers (S), because ours is long again.
     pub(super) fn take_asks(&mut self, terms: &Terms) -> Vec<(Vec<A>, bool)> {
         let soon = terms.now + terms.last_member;
         let mut asked = Vec::new();
@@ -217,7 +217,7 @@ impl<A: Copy + Ord> Group<A> {
         }
     }
 
-    /// The next moment at which something runs out or is to be asked.
+    /// The next time at which a timer runs out or a query is due.
     pub(super) fn due(&self) -> Option<Time> {
         let group = (self.filter == FilterMode::Exclude).then_some(self.until);
         let sources = self.sources.iter().filter_map(|source| source.until).min();

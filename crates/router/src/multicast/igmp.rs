@@ -23,7 +23,7 @@ const REPORT_3: u8 = 0x22;
 const ALL_SYSTEMS: u32 = 0xe000_0001;
 /// A tenth of a second.
 const TENTH: Span = Span::from_nanos(100_000_000);
-/// What a query of version 1 stands for (RFC 2236, 4).
+/// The response interval of a version 1 query (RFC 2236, 4).
 const OLDEST_RESPONSE: Span = Span::from_secs(10);
 /// Bytes of an IPv4 header with a router alert.
 const IP_BYTES: usize = 24;

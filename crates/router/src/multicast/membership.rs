@@ -55,7 +55,7 @@ pub struct Membership<A> {
     queries: VecDeque<Query<A>>,
     startup_left: u8,
     next_general: Time,
-    /// The router that asks instead of us, and until when it counts as being there.
+    /// The querier, if it is another router, and until when it counts as present.
     other: Option<(A, Time)>,
     /// When as many messages may come at once again as in a second.
     rested: Time,
@@ -63,7 +63,7 @@ pub struct Membership<A> {
 }
 
 impl<A: Protocol> Membership<A> {
-    /// A port with these addresses, link-local for IPv6, that begins to ask now.
+    /// A port with these addresses, link-local for IPv6, that begins to query now.
     ///
     /// # Errors
     /// What is wrong with the settings.
@@ -91,7 +91,7 @@ impl<A: Protocol> Membership<A> {
         })
     }
 
-    /// Whether this router asks, and not another.
+    /// Whether this router is the querier, and not another.
     pub fn is_querier(&self) -> bool {
         self.other.is_none()
     }
@@ -218,7 +218,7 @@ impl<A: Protocol> Membership<A> {
         });
     }
 
-    /// Changes a group after its timers have done what was due, and sees to what follows from both.
+    /// Changes a group after its due timers have run, and handles the consequences of both.
     fn change(&mut self, now: Time, group: A, act: impl FnOnce(&mut Group<A>, &Terms)) {
         let terms = self.terms(now);
         let Some(state) = self.groups.get_mut(&group) else { return };
@@ -310,7 +310,7 @@ impl<A: Protocol> Membership<A> {
         }
     }
 
-    /// When [`Membership::handle_timeout`] wants to be called.
+    /// When [`Membership::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let general = self.other.map_or(self.next_general, |(_, until)| until);
         let group = self.timers.first().map(|&(due, _)| due);

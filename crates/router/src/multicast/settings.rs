@@ -7,7 +7,7 @@ use super::message::Version;
 /// Timers and limits; [`Settings::default`] is RFC 3376, 8 and RFC 3810, 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// In which version to ask. Messages of newer ones are ignored, as a router that knows only this
+    /// The version of queries. Messages of newer ones are ignored, as a router that knows only this
     /// one ignores them (RFC 3376, 7.3.1); for MLD the oldest is the older.
     pub version: Version,
     /// How many packets may be lost, less one, from 1 to 7 (Robustness Variable).

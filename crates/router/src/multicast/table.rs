@@ -37,7 +37,7 @@ struct Stance<A> {
     /// What its hosts reported, the sources in order.
     filter: FilterMode,
     sources: Vec<A>,
-    /// What is static: sources in order, and whether all of them are.
+    /// The static sources in order, and whether all sources are static.
     fixed: Vec<A>,
     is_fixed: bool,
 }
@@ -93,7 +93,8 @@ impl<A: Protocol> GroupTable<A> {
         self.groups.is_empty()
     }
 
-    /// Takes over what the hosts of `port` want of `group`, as [`Membership::poll_changed`] bids.
+    /// Takes over what the hosts of `port` want of `group`, after [`Membership::poll_changed`] has
+    /// reported a change.
     pub fn refresh(&mut self, port: u16, group: A, membership: &Membership<A>) {
         match membership.filter(group) {
             None => self.forget(port, group),
@@ -106,7 +107,7 @@ impl<A: Protocol> GroupTable<A> {
         }
     }
 
-    /// Forgets what the hosts of `port` want of `group`; what is static stays.
+    /// Forgets what the hosts of `port` want of `group`; static entries stay.
     pub fn forget(&mut self, port: u16, group: A) {
         self.change(port, group, |stance| {
             (stance.filter, stance.sources) = (FilterMode::Include, Vec::new());

@@ -39,7 +39,7 @@ pub struct Advertising {
     pub prefixes: [Option<OnLinkPrefix>; PREFIXES_MAX],
 }
 
-/// What is wrong with how a router shall advertise.
+/// What is wrong with the settings of advertisements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisingError {
     /// `interval_min` or `interval_max` is out of range.
@@ -136,7 +136,7 @@ impl Advertiser {
         self.due
     }
 
-    /// A host has asked: soon, but not within 3 s of the last (6.2.6).
+    /// A host has solicited: advertise soon, but not within 3 s of the last (6.2.6).
     pub(super) fn solicit(&mut self, now: Time) {
         let soon = now + ANSWER_DELAY * self.rng.below(1 << 20) / (1 << 20);
         let allowed = self.last.map_or(soon, |last| soon.max(last + APART));

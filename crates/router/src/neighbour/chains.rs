@@ -15,7 +15,7 @@ pub(super) enum Chain {
     Stale,
     /// Reachable entries, the longest unconfirmed first.
     Reachable,
-    /// Entries whose neighbour is to be asked, the longest waiting first.
+    /// Entries whose neighbour is to be solicited, the longest waiting first.
     Asking,
 }
 

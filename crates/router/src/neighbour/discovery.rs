@@ -16,7 +16,7 @@ const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// The hop limit of what was not forwarded.
+/// The hop limit of a message that was not forwarded.
 const HOP_LIMIT: u8 = 255;
 /// Flags of an advertisement: a router, solicited, override.
 const IS_ROUTER: u8 = 0x80;
@@ -135,7 +135,7 @@ fn is_group(address: u128) -> bool {
     address >> 120 == 0xff
 }
 
-/// The ICMPv6 message in a frame, its checksum verified, and what stands before it.
+/// The ICMPv6 message in a frame, its checksum verified, and the headers before it.
 pub(crate) fn icmpv6(frame: &[u8]) -> Result<(Envelope, Header, &[u8]), Malformed> {
     let header = Header::read(frame).map_err(|_| Malformed::Packet)?;
     let AnyKey::V6(key) = header.key else { return Err(Malformed::Packet) };

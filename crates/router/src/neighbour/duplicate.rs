@@ -25,7 +25,7 @@ struct Candidate {
     due: Time,
 }
 
-/// What a candidate's moment brings.
+/// The next step for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Ask for it once more.
@@ -42,7 +42,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// Puts an address on trial, unless it is already.
+    /// Starts duplicate detection for an address, unless it is under way.
     pub(super) fn add(
         &mut self,
         now: Time,

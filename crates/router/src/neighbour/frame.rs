@@ -20,7 +20,7 @@ impl<'a> Ink<'a> {
     /// A frame from `from` to `to`.
     ///
     /// # Panics
-    /// Here and later, if the buffer is too short for what is put.
+    /// Here and later, if the buffer is too short for what is written.
     pub(crate) fn new(frame: &'a mut [u8], to: Mac, from: Mac, kind: u16) -> Ink<'a> {
         let mut ink = Ink { frame, at: 0 };
         ink.put(&to);

@@ -27,7 +27,7 @@ const ANSWERS_MAX: usize = 64;
 /// From one defence of an address to the next (RFC 5227, DEFEND_INTERVAL).
 const DEFEND: Span = Span::from_secs(10);
 
-/// A port's neighbours in IPv4, and the machine that speaks ARP for them.
+/// A port's neighbours in IPv4, and its ARP state machine.
 #[derive(Debug)]
 pub struct Arp<B> {
     /// The neighbours.
@@ -184,7 +184,7 @@ impl<B: Copy> Arp<B> {
         self.table.handle_timeout(now);
     }
 
-    /// When [`Arp::handle_timeout`] wants to be called.
+    /// When [`Arp::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.table.poll_timeout()
     }

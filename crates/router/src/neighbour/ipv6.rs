@@ -23,7 +23,7 @@ use super::{Family, Mac};
 /// Most answers that wait to be sent.
 const ANSWERS_MAX: usize = 64;
 
-/// A port's neighbours in IPv6, and the machine that speaks neighbour discovery for them.
+/// A port's neighbours in IPv6, and its neighbour discovery state machine.
 #[derive(Debug)]
 pub struct Discovery<B> {
     /// The neighbours.
@@ -78,7 +78,8 @@ impl<B: Copy> Discovery<B> {
         self.candidates.remove(address) | self.table.remove_address(address)
     }
 
-    /// Puts an address on trial again, as when the link has been down; neighbours set by hand stay.
+    /// Restarts duplicate detection for an address, as when the link has been down; static neighbours
+    /// stay.
     ///
     /// # Errors
     /// As of [`Discovery::add_address`].
@@ -296,7 +297,7 @@ impl<B: Copy> Discovery<B> {
         self.answer(envelope, Message::Solicitation { target, mac: None });
     }
 
-    /// When [`Discovery::handle_timeout`] wants to be called.
+    /// When [`Discovery::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let advertiser = self.advertiser.as_ref().map(Advertiser::poll_timeout);
         let moments = [self.table.poll_timeout(), self.candidates.poll_timeout(), advertiser];

@@ -49,7 +49,7 @@ pub struct Own<A> {
 struct Wanted<A> {
     address: A,
     prefix: Prefix<A>,
-    /// Another has the address; the prefix is on the link all the same.
+    /// Another node has the address; the prefix is on the link all the same.
     is_lost: bool,
 }
 
@@ -98,7 +98,7 @@ impl<A: Family> Own<A> {
     }
 
     /// Notes that `address` is to be the port's, with the prefix of `length` bits around it on the link,
-    /// once it has stood its trial.
+    /// once duplicate detection has passed.
     pub(super) fn want(&mut self, address: A, length: u32) -> Result<(), OwnError> {
         let prefix = Prefix::new(address, length).ok_or(OwnError::Length)?;
         self.unwant(address);
@@ -114,7 +114,7 @@ impl<A: Family> Own<A> {
         self.wanted.retain(|there| there.address != address);
     }
 
-    /// `address` has not stood its trial.
+    /// Duplicate detection of `address` has failed.
     pub(super) fn lose(&mut self, address: A) {
         for there in self.wanted.iter_mut().filter(|there| there.address == address) {
             there.is_lost = true;
@@ -156,8 +156,8 @@ impl<A: Family> Own<A> {
         address.is_link_local() || self.addresses.iter().any(|there| there.1.contains(address))
     }
 
-    /// The address from which to ask for `address`: one with the longest prefix around it, else the
-    /// first.
+    /// The source address for a request for `address`: one with the longest prefix around it, else
+    /// the first.
     pub fn source_for(&self, address: A) -> Option<A> {
         let around = self.addresses.iter().filter(|there| there.1.contains(address));
         let nearest = around.max_by_key(|there| there.1.length());

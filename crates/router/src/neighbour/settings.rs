@@ -22,14 +22,15 @@ pub struct Settings {
     /// From a request to the next for the same address, at least 1 s for ARP (RFC 1122, 2.3.2.1), here
     /// at least 1 ms (RetransTimer).
     pub retransmit: Span,
-    /// The mean of how long a neighbour counts as reachable (BaseReachableTime). What is used lies
-    /// uniformly between a half and one and a half of it, and is drawn anew every two hours (6.3.4).
+    /// The mean of how long a neighbour counts as reachable (BaseReachableTime). The value used is
+    /// uniform between half of it and one and a half times it, and is redrawn every two hours
+    /// (6.3.4).
     pub reachable: Span,
     /// From the use of a stale entry to the first probe (DELAY_FIRST_PROBE_TIME).
     pub delay: Span,
     /// How long an unused stale entry is kept (RFC 1122, 2.3.2.1 requires such a timeout).
     pub stale: Span,
-    /// How long a failed address is refused without asking, from 1 to 3 s.
+    /// How long a failed address is refused without a request, from 1 to 3 s.
     pub failed: Span,
     /// For how long a change of link-layer address keeps other changes away: with ARP the first of two
     /// different answers counts, as in Linux (`locktime`).

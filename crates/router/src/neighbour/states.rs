@@ -28,7 +28,7 @@ pub struct Answer {
 }
 
 impl<A: Family, B: Copy> Table<A, B> {
-    /// A neighbour has answered, or advertised without being asked (7.2.5). No entry is made.
+    /// A neighbour has answered, or sent an unsolicited advertisement (7.2.5). No entry is made.
     ///
     /// # Errors
     /// Why it was ignored; it is counted.

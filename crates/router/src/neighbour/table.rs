@@ -37,7 +37,7 @@ pub enum Lookup {
     Refused(Reason),
 }
 
-/// What came of a packet that was held.
+/// The outcome of a held packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome<A, B> {
     /// The packet.
@@ -53,7 +53,7 @@ pub struct Outcome<A, B> {
 pub struct Solicit<A> {
     /// The address to resolve.
     pub address: A,
-    /// The one neighbour to ask, or all.
+    /// The one neighbour to solicit, or all.
     pub to: Option<Mac>,
 }
 
@@ -286,7 +286,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         self.chains.first(Chain::Asking).is_some()
     }
 
-    /// When [`Table::handle_timeout`] wants to be called.
+    /// When [`Table::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.first().map(|&(moment, _)| moment)
     }

@@ -23,7 +23,7 @@ impl Queue {
     }
 }
 
-/// The room in which all queues of a table stand.
+/// The array that holds all queues of a table.
 #[derive(Debug)]
 pub(super) struct Room<B> {
     seats: Vec<(B, u32)>,

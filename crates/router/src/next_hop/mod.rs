@@ -172,7 +172,7 @@ impl NextHops {
         self.make(&normal(members)?)
     }
 
-    /// Lets a defined number stand for other members. Flows of members that stay, stay with them, but
+    /// Redefines a number to stand for other members. Flows of members that stay keep them, except
     /// for those that a new member's share takes.
     ///
     /// # Errors
@@ -335,8 +335,8 @@ impl NextHops {
         Ok(NextHop((self.entries.len() - 1) as u16))
     }
 
-    /// Takes up numbers that no reader can know any longer. A snapshot that is gone hands its numbers
-    /// to the one before it, so that there are never more heaps than snapshots in use.
+    /// Reclaims numbers that no reader can know any longer. A snapshot that is gone hands its numbers
+    /// to the one before it, so that there are never more lists than snapshots in use.
     fn rouse(&mut self) {
         while self.resting.front().is_some_and(|(snapshot, _)| snapshot.strong_count() == 0) {
             let (_, numbers) = self.resting.pop_front().expect("it has been looked at");
@@ -409,7 +409,7 @@ impl NextHops {
             || neighbour.is_some_and(|neighbour| self.down.contains(&neighbour))
     }
 
-    /// Looks anew at the ways that a point carries, and at the numbers that use them.
+    /// Re-evaluates the ways through a point, and the numbers that use them.
     fn review(&mut self, point: Point) -> usize {
         let (first, last) = match point {
             Point::Port(port) if port < u16::MAX => {
@@ -465,7 +465,7 @@ fn normal(members: &[Member]) -> Result<Vec<Member>, NextHopFault> {
         }
         is_same
     });
-    // What has but one way needs no shares.
+    // A number with a single way needs no shares.
     if let [only] = &mut content[..] {
         only.weight = 1;
     }

@@ -34,7 +34,7 @@ pub enum Hop {
     Reject(Rejection),
     /// It goes to a group, which another table keeps.
     Multicast,
-    /// It had ways to go, and all of them are down.
+    /// It had ways, and all of them are down.
     Failed,
 }
 
@@ -114,8 +114,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// What `next` stands for, for the flow whose hash is `flow_hash` (its low bits choose among the
-    /// ways of a group, so they must be as good as the others). Nothing for a number that is younger
-    /// than this snapshot: take the latest one and ask again.
+    /// ways of a group, so they must be as good as the others). Nothing for a number that is newer
+    /// than this snapshot: take the latest snapshot and resolve again.
     #[inline]
     pub fn resolve(&self, next: NextHop, flow_hash: u32) -> Option<&Hop> {
         self.resolve_numbered(next, flow_hash).map(|(_, hop)| hop)

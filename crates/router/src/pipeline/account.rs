@@ -19,7 +19,7 @@ pub struct Account {
     pub absorbed: u64,
     /// Of those that came, those that took a shortcut ([`super::shortcut`]).
     pub by_shortcut: u64,
-    /// Those for which the slow path was asked ([`super::slow`]), made here or not.
+    /// Packets that the slow path ([`super::slow`]) handled, made here or not.
     pub by_slow_path: u64,
     /// Discarded for one of the reasons of [`crate::discard::Discard`].
     pub discarded: u64,

@@ -10,7 +10,7 @@ use crate::fib::NextHop;
 use crate::neighbour::Handle;
 use crate::next_hop::Snapshot;
 
-/// What is kept of a hop: the port that it leads out of and the gateway's entry there.
+/// The kept adjacency of a hop: the port that it leaves by and the gateway's entry there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) handle: Handle,
@@ -40,13 +40,13 @@ impl Adjacencies {
         self.kept.resize(hops.hops().len(), Kept::NOTHING);
     }
 
-    /// What is kept for hop number `hop`.
+    /// The kept adjacency of hop number `hop`.
     #[inline]
     pub(super) fn of(&self, hop: u16) -> Kept {
         self.kept.get(usize::from(hop)).copied().unwrap_or(Kept::NOTHING)
     }
 
-    /// What is kept for the hop that `next` stands for, for the flow of this hash.
+    /// The kept adjacency of the hop that `next` resolves to, for the flow of this hash.
     #[inline(always)]
     pub(super) fn find(&self, hops: &Snapshot, next: NextHop, hash: u64) -> Kept {
         let number = hops.number(next, (hash >> 32) as u32);

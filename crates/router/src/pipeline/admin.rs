@@ -40,9 +40,9 @@ pub enum Refusal {
 }
 
 impl Router {
-    /// The link of `port` has gone down or come up. Down, it forgets its neighbours but those set by
-    /// hand, and neither sends nor receives ([`Discard::PortDown`]). Up, it announces its addresses,
-    /// those of IPv6 after a trial (RFC 4862, 5.4).
+    /// The link of `port` has gone down or come up. When down, it forgets its neighbours except
+    /// static ones, and neither sends nor receives ([`Discard::PortDown`]). When up, it announces
+    /// its addresses, those of IPv6 after duplicate detection (RFC 4862, 5.4).
     ///
     /// # Errors
     /// Where there is no such port, or it is not plugged in.
@@ -66,10 +66,11 @@ impl Router {
     }
 
     /// Gives `port` these addresses in place of those it has, each with the length of its network.
-    /// Addresses that stay are not disturbed; new ones are announced, those of IPv6 after a trial.
+    /// Addresses that stay are not disturbed; new ones are announced, those of IPv6 after duplicate
+    /// detection.
     ///
     /// # Errors
-    /// Where there is no such port, or it cannot have such addresses.
+    /// Where there is no such port, or the addresses are invalid.
     pub fn set_addresses(
         &mut self,
         now: Time,
@@ -116,7 +117,7 @@ impl Router {
     /// discipline is that of the place ([`crate::Fabric::set_discipline`] gives it another).
     ///
     /// # Errors
-    /// Where there is no vacant port of this number, or the port cannot be as described.
+    /// Where there is no vacant port of this number, or the description is invalid.
     pub fn plug(&mut self, now: Time, port: usize, plan: PortPlan) -> Result<(), Refusal> {
         let there = self.ports.get(port).ok_or(Refusal::NoPort(port))?;
         if !there.plan.is_vacant {
@@ -162,7 +163,7 @@ impl Router {
         Ok(())
     }
 
-    /// Asks the hosts of `port` for their groups as if it had just begun, where it serves any.
+    /// Queries the hosts of `port` for their groups as if it had just started, where it serves any.
     fn ask_groups(&mut self, now: Time, port: usize) -> Result<(), Refusal> {
         let plan = self.ports[port].plan.multicast.clone();
         let asked = self.set_multicast(now, port, plan);
@@ -196,7 +197,7 @@ impl Router {
         }
     }
 
-    /// Discards what the links that are down would have sent by `now`.
+    /// Discards the packets that links that are down would have sent by `now`.
     pub(super) fn drain_down<M: Memory>(&mut self, now: Time, memory: &mut M) {
         for port in 0..self.ports.len() {
             if self.ports[port].is_up {

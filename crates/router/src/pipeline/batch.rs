@@ -115,7 +115,8 @@ impl Router {
         }
     }
 
-    /// What is not IP: ARP goes to the slow path, labelled frames to their instance, the rest nowhere.
+    /// Frames other than IP: ARP goes to the slow path, labelled frames to their instance, the rest are
+    /// discarded.
     fn turn_aside<M: Memory>(
         &mut self,
         input: usize,
@@ -165,8 +166,8 @@ impl RouterPort {
     }
 }
 
-/// The header and the packet in a frame that is as nearly all are: for this station alone, and of IPv4 with
-/// a header of five words.
+/// The header and the packet in a usual frame: for this station alone, and IPv4 with a header of five
+/// words.
 #[inline(always)]
 fn usual(frame: &[u8], mac: LinkAddress) -> Option<(&[u8; IPV4_BYTES], &[u8])> {
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;

@@ -152,8 +152,8 @@ impl Router {
         }
     }
 
-    /// What of a packet itself, and of how it came, may stop it before its route counts: fragments that hide flags from
-    /// filters, addresses, the way back to its source.
+    /// Checks of a packet itself, and of its arrival, that may stop it before its route counts: fragments that hide
+    /// flags from filters, addresses, the reverse path to its source.
     #[inline(always)]
     pub(super) fn examine<A: Version, M: Memory>(
         &mut self,
@@ -198,7 +198,7 @@ impl Router {
         Ok(())
     }
 
-    /// The output and the link-layer address of a packet that goes a certain way, asked of the tables.
+    /// The output and the link-layer address of a packet with a given egress, from the tables.
     #[inline(never)]
     fn find_station<A: Version>(
         &mut self,
@@ -217,9 +217,9 @@ impl Router {
         Ok((output, link_address(mac)))
     }
 
-    /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
-    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6). In IPv6 the sender gets an ICMP error if the
-    /// source is an address of the link and the destination lies beyond it (RFC 4443, 3.1).
+    /// A packet with an address that may not be forwarded is discarded, unless the address is link-local
+    /// and the packet for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6). In IPv6 the sender gets an
+    /// ICMP error if the source is link-local and the destination is not (RFC 4443, 3.1).
     #[cold]
     fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
         let martians = self.plan.martians;
@@ -238,7 +238,7 @@ impl Router {
         }
     }
 
-    /// The way that `next` stands for, if it leads out.
+    /// The egress that `next` stands for, if there is one.
     #[inline]
     pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<Egress, Turn> {
         let Some((number, hop)) = self.hops.resolve_numbered(next, (hash >> 32) as u32) else {
@@ -326,7 +326,7 @@ pub(super) fn rewrite<A: Version, M: Memory>(
     to: LinkAddress,
     memory: &mut M,
 ) -> Ticket {
-    // What stands behind the packet is padding of the link that it came by.
+    // Bytes behind the packet are padding of the link that it came by.
     let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
     if let Some((ethernet, packet)) =
         memory.frame_mut(place).split_first_chunk_mut::<ETHERNET_BYTES>()

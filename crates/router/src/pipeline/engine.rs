@@ -99,12 +99,12 @@ impl<A: Classified> Filters<A> {
         self.classifier.looks_at_flags(input)
     }
 
-    /// The rule of this number, and what it has met.
+    /// The rule of this number, and its counters.
     pub fn get(&self, id: RuleId) -> Option<(&Rule<A>, &Filter)> {
         Some((self.classifier.rule(id)?.0, self.filters.get(id.0 as usize)?))
     }
 
-    /// Every rule with what it has met, by number.
+    /// Every rule with its counters, by number.
     pub fn iter(&self) -> impl Iterator<Item = (RuleId, &Rule<A>, &Filter)> + '_ {
         let numbers = (0..self.filters.len() as u32).map(RuleId);
         numbers.filter_map(|id| self.get(id).map(|(rule, filter)| (id, rule, filter)))
@@ -179,7 +179,7 @@ impl<A: Classified> Filters<A> {
         }
     }
 
-    /// What the filter that was found does; counts the packet.
+    /// The action of the filter that was found; counts the packet.
     #[inline]
     pub(super) fn meet(&mut self, found: Option<RuleId>, ip_bytes: u16) -> (Action, bool) {
         let Some(filter) = self.found(found) else {

@@ -135,8 +135,8 @@ impl Groups {
 }
 
 impl Router {
-    /// Begins to serve groups on a port, in place of what it did for them before, or ends it.
-    /// Memberships begin anew, and static groups are those of the plan.
+    /// Starts serving groups on a port, in place of earlier settings, or ends it. Memberships start
+    /// afresh, and static groups are those of the plan.
     ///
     /// # Errors
     /// [`MulticastError`]; the port does nothing for groups then.

@@ -35,7 +35,7 @@ impl Router {
         why: Why,
         memory: &mut M,
     ) {
-        // What is at its end has arrived here all the same (4.2.2.9).
+        // An expired packet for this router has arrived all the same (4.2.2.9).
         if why == Why::Expired && self.is_to_own(memory.frame(place)) {
             return self.take_own(now, input, place, memory);
         }

@@ -36,7 +36,7 @@ use crate::plugin::{ControlError, Handed, PacketFacts};
 
 /// The ethertype of labelled packets (RFC 3032, 5).
 pub(super) const ETHERTYPE: u16 = 0x8847;
-/// Entries of a stack that are gone through for what is beneath.
+/// Entries of a stack that are searched for its bottom.
 const STACK_MAX: usize = 16;
 /// Where in an Ethernet header the ethertype stands.
 const KIND_AT: usize = 12;
@@ -176,7 +176,7 @@ impl Router {
         };
         let place = strip(place, change.popped.into(), is_ip, memory);
         if is_ip && Header::read(memory.frame(place)).is_err() {
-            // (What is wrong with it is counted as of any other.)
+            // (Its fault is counted like that of any other packet.)
             return self.parse_again(input, place, memory);
         }
         match change.next_hop {
@@ -223,7 +223,7 @@ impl Router {
         }
         let mtu_bytes = output.plan.mtu_bytes;
         let header = if is_ip { Header::read(memory.frame(place)).ok() } else { None };
-        // What stands behind an IP packet is padding of the link that it came by.
+        // Bytes behind an IP packet are padding of the link that it came by.
         let bytes = header.map_or(place.bytes, |header| ETHERNET_BYTES as u16 + header.ip_bytes);
         let place = Place { bytes, ..place };
         let entries = change.pushed.entries();
@@ -320,7 +320,7 @@ pub(super) fn header_of(packet: &[u8]) -> Option<Header> {
     }
 }
 
-/// What is beneath the labels at the front, and where.
+/// The packet beneath the labels at the front, and its offset.
 fn beneath(stack: &[u8]) -> Option<(usize, &[u8])> {
     let (entries, _) = stack.as_chunks::<ENTRY_BYTES>();
     let bottom = entries.iter().take(STACK_MAX).position(|entry| entry[2] & BOTTOM != 0)?;
@@ -358,7 +358,7 @@ fn strip<M: Memory>(place: Place, popped: usize, is_ip: bool, memory: &mut M) ->
     Place { offset: place.offset + taken, bytes: place.bytes - taken, ..place }
 }
 
-/// Puts entries on the front of a packet, for which there is room.
+/// Puts entries in front of a packet; there must be room for them.
 fn put_on<M: Memory>(
     place: Place,
     entries: &[[u8; ENTRY_BYTES]],

@@ -90,14 +90,14 @@ use ways_back::WaysBack;
 /// Packets that a stage goes over before the next begins.
 pub const BATCH: usize = 256;
 
-/// What a router is made of, besides its ports and tables.
+/// The plan of a router, besides its ports and tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouterPlan {
     /// Queueing between inputs and outputs.
     pub fabric: FabricPlan,
     /// Which addresses are refused.
     pub martians: MartianFilter,
-    /// Seed of what is left to chance: the choice among equal paths, jittered timers.
+    /// Seed of random choices: among equal paths, and of jittered timers.
     pub seed: u64,
     /// Its host behaviour, its ICMP messages, and its treatment of options.
     pub rfc1812: Rfc1812Settings,
@@ -115,8 +115,7 @@ impl RouterPlan {
     }
 }
 
-/// What RFC 1812 wants to be configurable of a router as a whole; ports have their own settings
-/// ([`PortPlan`]).
+/// Settings that RFC 1812 requires for a router as a whole; ports have their own ([`PortPlan`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rfc1812Settings {
     /// The time to live of packets that it makes, at least 1 (4.2.2.9).
@@ -127,7 +126,7 @@ pub struct Rfc1812Settings {
     pub limits: Limits,
     /// What it does with source routes (5.3.13.4; RFC 7126, 4.3 and 4.4).
     pub source_routing: SourceRouting,
-    /// How much waits for the other fragments of what is for the router (4.2.2.8).
+    /// Bounds on fragments for the router that wait for reassembly (4.2.2.8).
     pub reassembly: reassemble::Settings,
     /// Whether a sender gets an ICMP error when a route prohibits its packet (5.2.7.1).
     pub tells_prohibited: bool,
@@ -239,7 +238,8 @@ impl Router {
         })
     }
 
-    /// Frames came to port `input`: they go as far as an output's queue, the slow path, or nowhere.
+    /// Takes frames that arrived at port `input` as far as an output's queue or the slow path, or
+    /// discards them.
     ///
     /// # Panics
     /// When there is no such port.
@@ -279,8 +279,8 @@ impl Router {
         self.fabric.enqueue_all(now, input, &mut self.lanes.decided, &mut GiveBack(memory));
     }
 
-    /// What is due by `now`: broadcasts, timers of neighbours, the slow path; then moves what may
-    /// cross the fabric.
+    /// Does what is due by `now`: broadcasts, timers of neighbours, the slow path; then moves
+    /// packets that may cross the fabric.
     pub fn advance<M: Memory>(&mut self, now: Time, memory: &mut M, probe: &mut impl Probe) {
         self.plugins.handle_timeouts(now);
         self.send_emitted(now, memory);
@@ -374,12 +374,12 @@ impl Router {
         queued + (held + self.slow.len()) as u64
     }
 
-    /// What came, was made, left and was discarded.
+    /// Packets that arrived, were made, left and were discarded.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The fabric, to be looked at or changed.
+    /// The fabric, for inspection or changes.
     pub fn fabric(&self) -> &Fabric<Ticket> {
         &self.fabric
     }
@@ -414,7 +414,7 @@ impl Router {
         &self.outputs
     }
 
-    /// The filters of what leaves, for changes between batches.
+    /// The output filters, for changes between batches.
     pub fn output_filters_mut(&mut self) -> &mut OutputFilters {
         &mut self.outputs
     }

@@ -47,7 +47,8 @@ impl Default for OutputFilters {
 }
 
 impl OutputFilters {
-    /// Adds a filter of IPv4, of IPv6 or of both under one number, for what leaves by `outputs`: both, or none.
+    /// Adds a filter of IPv4, of IPv6 or of both under one number, for packets that leave by `outputs`: both, or
+    /// none.
     ///
     /// # Errors
     /// [`Refused`].
@@ -97,7 +98,7 @@ fn meet<A: Version>(
 /// A packet that leaves by a chain of its output.
 #[derive(Clone, Copy)]
 struct Leaving {
-    /// Its place among what was decided.
+    /// Its place among the decided packets.
     at: u16,
     output: u16,
     chain: ChainId,
@@ -106,7 +107,7 @@ struct Leaving {
     destination: u128,
 }
 
-/// What leaves by chains, as it is gathered; kept from batch to batch, so that nothing is allocated.
+/// Packets that leave by chains, as they are gathered; kept from batch to batch, so that nothing is allocated.
 #[derive(Default)]
 pub(super) struct Departures {
     waiting: Vec<Leaving>,
@@ -138,7 +139,7 @@ impl Departures {
 }
 
 impl Router {
-    /// Takes out of what was decided for one batch all that the filters of its output do not let leave.
+    /// Removes from the decided packets of one batch those that the filters of their outputs do not let leave.
     #[inline(never)]
     pub(super) fn filter_decided<M: Memory>(
         &mut self,

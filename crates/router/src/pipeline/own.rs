@@ -105,7 +105,7 @@ impl Router {
         self.punt(input, place, why, memory);
     }
 
-    /// A packet for the router: to be punted, or to be put together and answered.
+    /// A packet for the router: to be punted, or to be reassembled and answered.
     pub(super) fn take_own<M: Memory>(
         &mut self,
         now: Time,
@@ -247,7 +247,7 @@ impl Router {
 }
 
 /// Whether a datagram is as it was sent: its length fits, and its checksum (RFC 768; RFC 1122, 4.1.3.4:
-/// what was changed on its way is not answered), which it must have in IPv6 (RFC 8200, 8.1).
+/// a datagram changed on its way is not answered), which it must have in IPv6 (RFC 8200, 8.1).
 fn is_sound(packet: &[u8], header: &Header) -> bool {
     let end = packet.len().min(usize::from(header.ip_bytes));
     let datagram = packet.get(usize::from(header.transport_at)..end).unwrap_or_default();

@@ -113,7 +113,7 @@ impl RouterPort {
         while self.poll_speech(&mut frame).is_some() {}
     }
 
-    /// The link has come up: addresses are announced, or tried first.
+    /// The link has come up: addresses are announced, or first tested for duplicates.
     pub(super) fn wake(&mut self, now: Time) -> Result<(), PortError> {
         let (own4, own6) = self.plan.own()?;
         self.is_up = true;
@@ -166,7 +166,7 @@ impl RouterPort {
         }
     }
 
-    /// The next packet that waited for a neighbour and is let go, whatever came of it.
+    /// The next packet that waited for a neighbour and is released, whatever its outcome.
     pub(super) fn poll_held(&mut self) -> Option<Held> {
         let outcome = self.arp.table.poll_packet().map(|outcome| outcome.packet);
         outcome.or_else(|| self.discovery.table.poll_packet().map(|outcome| outcome.packet))
@@ -228,7 +228,7 @@ impl RouterPort {
         &self.duplicates
     }
 
-    /// Tests sources by the way back, or not.
+    /// Sets the reverse path test of sources.
     pub fn set_reverse_path(&mut self, mode: Mode) {
         self.plan.reverse_path = mode;
         self.settle();
@@ -262,13 +262,13 @@ impl RouterPort {
         self.arp.poll_timeout().into_iter().chain(self.discovery.poll_timeout()).min()
     }
 
-    /// What the timers of its neighbours ask for at `now`.
+    /// Runs the timers of its neighbours that are due at `now`.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         self.arp.handle_timeout(now);
         self.discovery.handle_timeout(now);
     }
 
-    /// What came of addresses on trial.
+    /// Applies the results of duplicate address detection.
     pub(super) fn heed_verdicts(&mut self) {
         while let Some(verdict) = self.discovery.poll_verdict() {
             if verdict.is_ours {
@@ -289,7 +289,7 @@ impl RouterPort {
         is_tried || self.duplicates.contains(&address)
     }
 
-    /// The next frame that asks or answers a neighbour, written into `frame`; its length in bytes.
+    /// The next request or answer to a neighbour, written into `frame`; its length in bytes.
     pub(super) fn poll_speech(&mut self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         self.arp.poll_transmit(frame).or_else(|| self.discovery.poll_transmit(frame))
     }

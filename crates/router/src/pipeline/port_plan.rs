@@ -31,7 +31,7 @@ pub struct PortPlan {
     /// How many probes for a duplicate are sent before an IPv6 address is used, a second apart (RFC
     /// 4862, DupAddrDetectTransmits: 1 unless set otherwise); 0 takes addresses at once.
     pub address_probes: u8,
-    /// The rate to which its link is held; without one, only the device limits it.
+    /// The rate of its link; without one, only the device limits it.
     pub rate: Option<Rate>,
     /// Bytes that its link sends at once beyond that rate to make up for late service
     /// ([`crate::Fabric::set_burst`]).
@@ -44,7 +44,7 @@ pub struct PortPlan {
     /// links that only the kernel has. If not, it answers echo requests and discards the rest, and the
     /// links are out of reach.
     pub is_punting: bool,
-    /// Whether sources are tested by the way back (RFC 3704).
+    /// Whether sources are tested by the reverse path (RFC 3704).
     pub reverse_path: Mode,
     /// Whether hosts get redirects to a better router on their network (RFC 1812, 5.2.7.2).
     pub redirects: bool,

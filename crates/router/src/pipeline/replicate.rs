@@ -136,7 +136,7 @@ impl Router {
             self.report(now, input, brief.place, Problem::TooBig { mtu_bytes }, memory);
             self.refuse_copy(input, Discard::TooBig);
         }
-        // What stands behind the packet is padding of the link that it came by.
+        // Bytes behind the packet are padding of the link that it came by.
         let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
         let frame = memory.frame_mut(place);
         frame[..6].copy_from_slice(&key.destination.group_mac());

@@ -60,7 +60,7 @@ impl Router {
     /// Gives a reserved queue of `output` a contract, or another one.
     ///
     /// # Errors
-    /// When there is no such queue, or it would hold nothing.
+    /// When there is no such queue, or it would have no capacity.
     ///
     /// # Panics
     /// When there is no such port.

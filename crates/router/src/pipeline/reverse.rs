@@ -14,7 +14,7 @@ impl Router {
         &mut self.ways_back4
     }
 
-    /// RFC 3704: is the way back to the packet's source the port that it came by?
+    /// RFC 3704: does the reverse path to the packet's source lead by the port that it came by?
     pub(super) fn test_way_back<A: Version>(
         &mut self,
         mode: Mode,

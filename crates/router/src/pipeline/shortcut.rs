@@ -112,7 +112,7 @@ impl Router {
             Some(gateway) => {
                 let to = self.mac_of_gateway(now, output, gateway, hop).ok()?;
                 let kept = self.adjacencies.of(hop);
-                // (A gateway of IPv6 is no shortcut's: its entry stands in another table.)
+                // (A shortcut cannot use an IPv6 gateway: its entry is in another table.)
                 (to, (!kept.is_six).then_some(kept.handle)?)
             }
             None => {

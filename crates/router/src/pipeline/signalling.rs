@@ -26,7 +26,7 @@ pub const SIGNALLING_MAX: usize = 256;
 /// The IANA protocol number of RSVP.
 const RSVP: u8 = 46;
 
-/// What waits for the control processor.
+/// Packets that wait for the control processor.
 #[derive(Debug, Default)]
 pub(super) struct SignallingQueue {
     is_on: bool,

@@ -73,7 +73,7 @@ pub(super) struct SlowPath {
     /// Copies for management, with the port that they came by.
     copies: VecDeque<(usize, Place)>,
     pub(super) reporter: Reporter,
-    /// For what is addressed to the router.
+    /// For fragments addressed to the router.
     pub(super) reassembler: Reassembler,
     /// Packets of IPv6 that were sent in fragments.
     pub(super) identification: u64,
@@ -221,7 +221,7 @@ impl Router {
         }
     }
 
-    /// Where all fragments of what is for the router went.
+    /// What became of all fragments addressed to the router.
     pub fn reassembly(&self) -> reassemble::ReassemblyCounters {
         self.slow.reassembler.account()
     }

@@ -18,7 +18,7 @@ use crate::prefix::{Address, Prefix};
 /// The most prefixes whose other ports are kept.
 pub const OTHERS_MAX: usize = 1 << 16;
 
-/// What the reverse path tests know beside the forwarding table of a family.
+/// What the reverse path tests know in addition to the forwarding table of a family.
 #[derive(Debug)]
 pub struct WaysBack<A> {
     default: Option<NextHop>,
@@ -34,7 +34,8 @@ impl<A> Default for WaysBack<A> {
 }
 
 impl<A: Address> WaysBack<A> {
-    /// The route of what the forwarding table does not know, if there is one. It is in force at once.
+    /// The route for addresses that the forwarding table does not know, if there is one. It takes
+    /// effect at once.
     pub fn set_default(&mut self, next: Option<NextHop>) {
         self.default = next;
     }

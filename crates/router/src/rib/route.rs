@@ -63,7 +63,7 @@ pub struct Route<A> {
     pub next: NextHop,
 }
 
-/// Where the best routes go. A table in which one looks up is one.
+/// A receiver of the best routes, such as a lookup table.
 pub trait FibSink<A> {
     /// Makes `next` the next hop of `prefix`, at once for all readers.
     ///
@@ -118,7 +118,7 @@ pub struct RibCounters {
     pub withdrawn: u64,
     /// Routes that a source did not repeat.
     pub swept: u64,
-    /// Withdrawals of what was not there.
+    /// Withdrawals of routes that were not there.
     pub unknown: u64,
     /// Routes, or withdrawals, for which there was no room, whatever was full.
     pub refused: u64,

@@ -23,11 +23,11 @@
 use super::memory::{Block, Blocks, SlotMemory};
 use crate::fib::Full;
 
-/// What is to stand in the place of a part.
+/// The new contents of a part.
 pub(crate) struct Writing<'a, R> {
     /// Where readers find it.
     pub at: usize,
-    /// What they then read; empty where the root holds the answer.
+    /// The block that readers then read; empty where the root holds the answer.
     pub packed: &'a [u32],
     /// Words that its routes may need; none where there are no routes.
     pub words: usize,

@@ -48,7 +48,8 @@ pub(super) fn find_each<A: Divided, L: Layout<A>>(
         Instructions::Common => each::<A, L>(memory, addresses, next_hops),
         #[cfg(target_arch = "x86_64")]
         Instructions::Counting => {
-            // SAFETY: `Instructions::best` has asked the processor for each of these instructions.
+            // SAFETY: `Instructions::best` has checked that the processor has each of these
+            // instructions.
             unsafe { each_counting::<A, L>(memory, addresses, next_hops) }
         }
     }

@@ -126,7 +126,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
         let mut next = None;
         for network in runs.chunk_by(|a, b| a.start >> 8 == b.start >> 8) {
             let number = (network[0].start >> 8) % NETWORKS;
-            // What follows a network with routes inside has an answer of its own again.
+            // The networks after one with routes inside have an answer of their own again.
             if let Some(behind) = next.take().filter(|behind| *behind < number) {
                 bitmap |= 1u64 << behind;
                 answers.push(before);
@@ -161,7 +161,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
         for network in starts.chunk_by(|a, b| a >> 8 == b >> 8) {
             let number = (network[0] >> 8) % NETWORKS;
             let is_aligned = network[0] & 0xff == 0;
-            // What follows a network with routes inside has an answer of its own again.
+            // The networks after one with routes inside have an answer of their own again.
             answers += 1 + u32::from(0 < behind && behind < number);
             behind = 0;
             if network.len() > 1 || !is_aligned {

@@ -118,7 +118,7 @@ impl Blocks {
         blocks
     }
 
-    /// A block of at least `words`, which hold anything; none of the spare.
+    /// A block of at least `words` words with arbitrary contents; never from the spare.
     pub fn take(&mut self, memory: &SlotMemory, words: usize) -> Result<Block, Full> {
         let words = rounded(u32::try_from(words).map_err(|_| Full)?);
         if self.retired.len() >= RETIRED_MANY {
@@ -225,10 +225,10 @@ impl Blocks {
         Ok(Block { first, words })
     }
 
-    /// The first free words that are enough together, though no block is.
+    /// The first adjacent free blocks that are large enough together, where no single block is.
     #[cold]
     fn find_beside(&mut self, words: u32) -> Result<Block, Full> {
-        // Free blocks of up to a line have been joined if they stand side by side.
+        // Adjacent free blocks of up to a line have been joined already.
         if words <= LINE || self.free_words() < words {
             return Err(Full);
         }
@@ -387,7 +387,7 @@ mod tests {
         blocks.untake(nothing);
         assert!(blocks.retired.is_empty() && blocks.given == [0; CLASSES]);
         assert!(blocks.balances());
-        // What is neither free nor used nor waiting is missed.
+        // Words that are neither free nor used nor waiting are detected.
         blocks.used += 1;
         assert!(!blocks.balances());
         blocks.used -= 1;

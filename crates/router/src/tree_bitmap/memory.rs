@@ -87,7 +87,7 @@ impl Blocks {
         }
     }
 
-    /// The first word of a block of `words`, which hold anything.
+    /// The first word of a block of `words` words with arbitrary contents.
     pub fn take(&mut self, memory: &NodeMemory, words: u32) -> Result<u32, Full> {
         if words == 0 {
             return Ok(0);

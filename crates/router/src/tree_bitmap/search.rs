@@ -44,7 +44,7 @@ impl Instructions {
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Counting => {
-                // SAFETY: `best` has asked the processor for each of these instructions.
+                // SAFETY: `best` has checked that the processor has each of these instructions.
                 unsafe { search_all_counting::<A, STRIDE, INITIAL>(memory, addresses, next_hops) }
             }
         }

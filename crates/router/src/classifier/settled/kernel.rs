@@ -20,10 +20,10 @@ impl Instructions {
         match self {
             Instructions::Common => classifier.search_all(keys, found),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
+            // SAFETY: `best` has checked that the processor has each of these instructions.
             Instructions::Wide => unsafe { search_settled_wide(classifier, keys, found) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
+            // SAFETY: `best` has checked that the processor has each of these instructions.
             Instructions::Gathering => unsafe {
                 search_settled_gathering(classifier, keys, found);
             },

@@ -18,7 +18,7 @@ impl Instructions {
         match self {
             Instructions::Common => classifier.search_all::<false>(keys, found),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
+            // SAFETY: `best` has checked that the processor has each of these instructions.
             Instructions::Wide | Instructions::Gathering => unsafe {
                 search_all_wide(classifier, keys, found);
             },

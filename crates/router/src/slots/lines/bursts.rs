@@ -31,7 +31,8 @@ pub(super) fn find_bursts<const BYTES: usize>(
         Instructions::Common => all::<BYTES>(memory, addresses, next_hops),
         #[cfg(target_arch = "x86_64")]
         Instructions::Counting => {
-            // SAFETY: `Instructions::best` has asked the processor for each of these instructions.
+            // SAFETY: `Instructions::best` has checked that the processor has each of these
+            // instructions.
             unsafe { all_counting::<BYTES>(memory, addresses, next_hops) }
         }
     }
