@@ -30,14 +30,14 @@ use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 /// The MTU of a port whose interface is not there yet.
 const MTU_ABSENT: u16 = 1_500;
 
-/// What a person should know of how a router was put together.
+/// Notes for the operator on how a router was assembled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
     /// How each port was opened.
     pub ports: Vec<String>,
-    /// What was to be otherwise, and why it is not.
+    /// Settings that could not be applied, and why.
     pub fallbacks: Vec<String>,
-    /// What will not go as one may expect, and what to do about it.
+    /// Behaviour that may surprise, and the remedy.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -149,8 +149,8 @@ fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
     Ok(done?)
 }
 
-/// Opens the device of port `number` again, whose interface has come; what to warn of. Panics where there
-/// is no such port.
+/// Opens the device of port `number` again, whose interface has appeared; returns warnings. Panics where
+/// there is no such port.
 ///
 /// # Errors
 /// When it cannot be opened, or packets of the port's last device are still on their way.
@@ -191,7 +191,7 @@ fn make_fit(
     let new = plan_of(port, device);
     // A port that was unplugged and could not be plugged in again yet is vacant, whatever its plan.
     if was_vacant || same != (new.mac, new.mtu_bytes) {
-        // What was changed while it ran stays.
+        // Settings changed at run time stay.
         let fabric = router.fabric();
         let (rate, burst_bytes) = (fabric.rate(number), fabric.burst_bytes(number));
         let delay = fabric.delay(number);
@@ -308,8 +308,8 @@ fn described(port: XdpPort) -> (AnyPort, String) {
     (AnyPort::Xdp(port), description)
 }
 
-/// Makes the interface on which the kernel gets what came by `device` for the router itself, and gives
-/// it the port's addresses: by it daemons know the port.
+/// Makes the interface on which the kernel gets packets that came by `device` for the router itself,
+/// and gives it the port's addresses; daemons know the port by it.
 fn beside(
     memory: &mut PacketMemory,
     port: &PortSection,

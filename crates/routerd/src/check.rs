@@ -12,10 +12,10 @@ use nilometer_linux::spinning::SPIN_MAX;
 use nilometer_router::plugin::control::INSTANCES_MAX;
 
 impl RouterConfig {
-    /// Holds the numbers to what can be built.
+    /// Checks that the numbers are in range.
     ///
     /// # Errors
-    /// The first field that cannot be, by its name.
+    /// The first invalid field, by its name.
     pub fn check(&self) -> Result<()> {
         let ports = self.ports.len();
         ensure!(ports > 0, "a router has at least one [[port]], and this one has none");
@@ -58,10 +58,10 @@ impl RouterConfig {
     }
 }
 
-/// Holds the plugins of a configuration, and the filters that name them, to what can be.
+/// Checks the plugins of a configuration, and the filters that name them.
 ///
 /// # Errors
-/// The first that cannot be, by its name.
+/// The first invalid one, by its name.
 fn check_plugins(config: &RouterConfig) -> Result<()> {
     let plugins = &config.plugins;
     ensure!(

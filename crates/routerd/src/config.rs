@@ -32,21 +32,21 @@ pub const TEMPLATE: &str = include_str!("../../../examples/router.toml");
 
 /// Ports that a router may have, spare ones included.
 pub const PORTS_MAX: usize = 128;
-/// Whatever port a router has, a filter can name it.
+/// A filter can name every port that a router can have.
 const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
 
 /// A ROUTER.toml.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouterConfig {
-    /// Seed of what is left to chance: equal paths, hashing, jitter.
+    /// Seed of random choices: equal paths, hashing, jitter.
     pub seed: u64,
     /// How long the router polls for the next frame after one was moved before it sleeps, in microseconds, 0
     /// to 10,000. That saves the wake-up; polling costs at most 60 % of a processor.
     pub spin_us: u32,
     /// Packet memory.
     pub memory: MemorySection,
-    /// What is between inputs and outputs.
+    /// The fabric between inputs and outputs.
     pub fabric: FabricSection,
     /// Tables.
     pub tables: TablesSection,
@@ -255,7 +255,7 @@ pub struct PortSection {
     /// the rate carries in 50 ms ([`super::queue_size`]).
     #[serde(default)]
     pub queue: Option<QueueSpec>,
-    /// A TAP interface to be made, on which the kernel gets what is for the router itself.
+    /// A TAP interface to be made, on which the kernel gets packets for the router itself.
     #[serde(default)]
     pub punt: Option<String>,
     /// Whether sources are tested by the way back (RFC 3704).
@@ -282,7 +282,7 @@ pub struct PortSection {
     /// comes again is taken again in any case.
     #[serde(default)]
     pub hotplug: bool,
-    /// What it does for groups; nothing where absent.
+    /// Its multicast settings; it serves no groups where absent.
     #[serde(default)]
     pub multicast: Option<MulticastSection>,
     /// The plugin instance, of the class `mpls`, that gets labelled frames (MPLS); they are discarded where absent.
@@ -401,7 +401,7 @@ impl RouterConfig {
         plugin.make(self.seed, &sources)
     }
 
-    /// The side on which `filter` stands and the ports that it is for, as this router numbers them.
+    /// The side of `filter` and the numbers of its ports in this router.
     ///
     /// # Errors
     /// Where one has no `[[port]]`, none is named, or both sides are.

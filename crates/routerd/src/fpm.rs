@@ -36,7 +36,7 @@ pub struct FpmConfig {
     pub hold: Duration,
     /// And nothing came for so long.
     pub quiet: Duration,
-    /// They are swept after so long even if there is no quiet.
+    /// They are swept after this time even without a quiet period.
     pub longest: Duration,
 }
 
@@ -60,11 +60,11 @@ pub struct FpmStatus {
     pub is_connected: bool,
     /// Connections so far.
     pub connections: u64,
-    /// Replays that came to their end.
+    /// Completed replays.
     pub replays: u64,
     /// Why the last connection that we closed was closed.
     pub fault: Option<FpmFault>,
-    /// What was read, of all connections.
+    /// Counters of what was read, over all connections.
     pub counters: FpmCounters,
 }
 
@@ -135,7 +135,7 @@ impl Work {
             let Ok((connection, _)) = listener.accept() else { continue };
             let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(10));
             let keepalive = keepalive.with_interval(Duration::from_secs(5)).with_retries(3);
-            // Only a peer that vanished without a word would be noticed later.
+            // Without keepalives only a silently vanished peer would be noticed later.
             let _ = connection.set_tcp_keepalive(&keepalive);
             self.note(|status| {
                 (status.is_connected, status.connections) = (true, status.connections + 1);

@@ -20,7 +20,7 @@ use super::driver::{Driver, Presence, Remote};
 use super::routes::Routes;
 use nilometer_linux::netlink::Netlink;
 
-/// How often interfaces are looked for.
+/// How often missing interfaces are checked.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What the thread has.

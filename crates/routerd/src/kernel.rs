@@ -45,7 +45,7 @@ const DUMP_NEXT_HOPS: u16 = 106;
 const DUMP_FLAGS: u16 = 0x301;
 const DUMP_INTERRUPTED: u16 = 0x10;
 const APPENDED: u16 = 0x800;
-/// What the kernel may send at once.
+/// The largest datagram that the kernel may send.
 const DATAGRAM_BYTES: usize = 1 << 18;
 /// The receive buffer to request; the kernel may grant less.
 const QUEUE_BYTES: i32 = 32 << 20;
@@ -121,7 +121,7 @@ fn open() -> Result<Socket> {
 
 fn subscribe() -> Result<Socket> {
     let socket = open()?;
-    // The kernel gives what it may; what is too little shows as overruns.
+    // The kernel grants what it may; too small a buffer shows as overruns.
     let _ = socket.set_rx_buf_sz(QUEUE_BYTES);
     for group in GROUPS {
         // Kernels before 5.3 have no next-hop objects, hence no group of theirs.
@@ -325,7 +325,7 @@ impl Work {
                 self.is_stale = true;
                 return;
             }
-            // The routes that led there are gone without a word.
+            // The kernel has silently removed the routes that led there.
             RouteUpdate::Forget { .. } => self.is_stale = true,
             _ => {}
         }

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_micros(50);
 /// The version of a reader that has no batch.
 const RESTING: u64 = u64::MAX;
 
-/// Where the owner puts each new snapshot.
+/// The place where the owner publishes each new snapshot.
 #[derive(Debug, Default)]
 pub struct LatestHops {
     version: AtomicU64,
@@ -54,7 +54,7 @@ impl LatestHops {
     }
 
     /// Waits until every reader has a snapshot of `version` or later or rests, but no longer than
-    /// `most`. Whether that came to be.
+    /// `most`; returns whether all have.
     pub fn wait(&self, version: u64, most: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -96,7 +96,7 @@ pub struct HopsReader {
     snapshot: Arc<Snapshot>,
     taken: Arc<AtomicU64>,
     is_resting: bool,
-    /// How often routes had been changed when it was last asked.
+    /// The count of route changes at the last call.
     routes: u64,
 }
 
@@ -106,8 +106,8 @@ impl HopsReader {
         &self.snapshot
     }
 
-    /// Before each batch: other next hops, if there are any since the last call. What was
-    /// taken before must not be used from now on.
+    /// Before each batch: other next hops, if there are any since the last call. The previous snapshot
+    /// must not be used from now on.
     #[inline]
     pub fn newer(&mut self) -> Option<&Arc<Snapshot>> {
         if self.is_resting {
@@ -122,7 +122,7 @@ impl HopsReader {
         Some(&self.snapshot)
     }
 
-    /// Whether routes were changed since this was last asked.
+    /// Whether routes were changed since the last call.
     #[inline]
     pub fn have_routes_changed(&mut self) -> bool {
         let routes = self.latest.routes.load(Ordering::Acquire);

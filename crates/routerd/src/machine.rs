@@ -123,13 +123,13 @@ fn router(
     Ok(router)
 }
 
-/// Where a discipline is to stand.
+/// Where a discipline is to be used.
 pub struct PortPlace<'a> {
     /// The port.
     pub plan: &'a PortPlan,
     /// Its number.
     pub number: usize,
-    /// The rate that its link is held to now.
+    /// The current rate of its link.
     pub rate: Option<Rate>,
     /// All else.
     pub config: &'a RouterConfig,

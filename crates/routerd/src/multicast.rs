@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MulticastSection {
-    /// The newest version that is spoken: `newest` (IGMPv3, MLDv2), `older` (IGMPv2, MLDv1), `oldest`
+    /// The newest version in use: `newest` (IGMPv3, MLDv2), `older` (IGMPv2, MLDv1), `oldest`
     /// (IGMPv1).
     pub version: VersionName,
     /// How many packets may be lost, less one, from 1 to 7.

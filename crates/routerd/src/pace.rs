@@ -8,13 +8,13 @@ use super::config::PortSection;
 
 /// The largest burst that a link may have, in bytes.
 pub const BURST_BYTES_MAX: u64 = 1 << 30;
-/// By how much a link may be made longer: what is on it keeps its buffers and its place.
+/// The greatest added delay of a link: packets on it keep their buffers and places.
 pub const DELAY_MAX: Span = Span::from_secs(60);
 
 /// The pace of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The rate to which it is held; without one, only the device limits it.
+    /// The rate of the link; without one, only the device limits it.
     pub rate: Option<Rate>,
     /// Bytes that it sends at once beyond the rate when it was served late
     /// ([`nilometer_router::Fabric::set_burst`]).
@@ -24,7 +24,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Holds the link of output `number` to it.
+    /// Applies the pace to the link of output `number`.
     pub fn set(self, fabric: &mut Fabric<Ticket>, number: usize) {
         fabric.set_rate(number, self.rate);
         fabric.set_burst(number, self.burst_bytes);

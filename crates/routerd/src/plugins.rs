@@ -78,10 +78,10 @@ pub struct NewInstance {
 }
 
 impl PluginSection {
-    /// Holds the name and the configuration to what can be.
+    /// Checks the name and the configuration.
     ///
     /// # Errors
-    /// The first field that cannot be, by its name.
+    /// The first invalid field, by its name.
     pub fn check(&self) -> Result<()> {
         let name = &self.name;
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -114,8 +114,8 @@ impl PluginSection {
         Ok(NewInstance { class: class.facts().clone(), instance })
     }
 
-    /// The same, with the version of a module that an instance was made of: what is installed later changes nothing
-    /// then.
+    /// The section with the module version that an instance was made from, so that later installations change
+    /// nothing.
     pub fn pinned(&self, class: &ClassFacts) -> PluginSection {
         let class = match class.engine {
             Engine::Native => self.class.clone(),

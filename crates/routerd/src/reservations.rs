@@ -71,10 +71,10 @@ pub enum PinningName {
 }
 
 impl ReservationsSection {
-    /// Holds the numbers to what can be.
+    /// Checks that the numbers are in range.
     ///
     /// # Errors
-    /// The first field that cannot be, by its name.
+    /// The first invalid field, by its name.
     pub fn check(&self) -> Result<()> {
         let percent = self.reservable_percent;
         ensure!(
@@ -188,8 +188,7 @@ impl EnteredReservation {
     }
 }
 
-/// Puts `new` in the place of `old`, between two packets; either may be absent. A queue that both have keeps what waits
-/// in it.
+/// Replaces `old` by `new` between two packets; either may be absent. A queue that both have keeps its packets.
 ///
 /// # Errors
 /// When there is no such port, or no room.

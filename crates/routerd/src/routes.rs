@@ -59,8 +59,7 @@ impl Routes {
     /// thread, where the ports' interfaces are.
     ///
     /// # Errors
-    /// When an address cannot be listened at, or the kernel's routes cannot
-    /// be followed.
+    /// When listening at an address fails, or the kernel's routes cannot be followed.
     pub fn listen(&mut self, config: &RouterConfig) -> Result<()> {
         let &ControlSection { fpm, kernel_routes, .. } = &config.control;
         if fpm.is_none() && !kernel_routes {
@@ -194,7 +193,7 @@ pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<StaticRout
     Ok(StaticRoute { prefix, members })
 }
 
-/// Holds a gateway to what a neighbour's address can be.
+/// Checks that a gateway can be a neighbour's address.
 fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
     let via = via.to_canonical();
     let is_unicast = match via {

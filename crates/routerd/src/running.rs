@@ -21,7 +21,7 @@ use nilometer_linux::namespace::Namespace;
 /// How long links may take until they carry traffic.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why a router that was put together does not drive.
+/// Why an assembled router does not run.
 const NOBODY: &str = "nobody waits for the router";
 
 /// A router that forwards; it stops when this value goes.
@@ -30,7 +30,7 @@ pub struct Running {
     pub remote: Remote,
     /// Its routes, for callers that change them.
     pub routes: Arc<Routes>,
-    /// What a person should know of how it was put together.
+    /// Notes for the operator on how it was assembled.
     pub notes: Notes,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -54,7 +54,7 @@ fn on_thread<T: Send + 'static>(
     }
 }
 
-/// What the other thread hands over before it drives.
+/// What the other thread hands over before it starts driving.
 type Handed = Result<(Remote, Routes, Notes)>;
 
 impl Running {
@@ -62,7 +62,7 @@ impl Running {
     /// interfaces of the host as well.
     ///
     /// # Errors
-    /// When it cannot be put together.
+    /// When it cannot be assembled.
     pub fn start(
         namespace: Option<&Namespace>,
         config: RouterConfig,
@@ -144,7 +144,7 @@ impl Running {
         self.remote.call(tally)
     }
 
-    /// What the kernel calls its thread, whose processor time may be read without a word to it
+    /// The kernel's id of its thread, whose processor time may be read without a call to it
     /// ([`nilometer_linux::clock::thread_time_of`]).
     ///
     /// # Errors

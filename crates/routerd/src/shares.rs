@@ -15,11 +15,11 @@ use super::config::RouterConfig;
 
 /// Buffers that are kept for packets of the router's own.
 pub const OWN_RESERVE: u32 = 64;
-/// Entries of an AF_XDP port's rings, and buffers that are kept for what comes in there.
+/// Entries of an AF_XDP port's rings, and buffers kept for reception there.
 pub const RING_ENTRIES: u32 = 2_048;
-/// Buffers that are kept for what the kernel's side hands in.
+/// Buffers kept for packets from the kernel's side.
 pub const BESIDE_RESERVE: u32 = 64;
-/// How much of what is free of the memory an output may use: eight times, so that one alone has eight
+/// The multiple of the free memory that an output may use: eight, so that a single output gets eight
 /// ninths.
 const MEMORY_ALPHA_EXPONENT: i8 = 3;
 
@@ -36,7 +36,7 @@ pub struct Shared {
 struct Kept {
     /// For what ports receive into, and for packets of the router's own.
     always: u64,
-    /// For what waits in the slow path, if the memory is not small.
+    /// For packets that wait in the slow path, if the memory is not small.
     elsewhere: u64,
 }
 

@@ -136,7 +136,7 @@ pub enum Object {
 use Object::{If, IfX, QueueCount, QueueLevel};
 
 /// A counter of a port: its key, which is that of its metric between `port_` and `_total`, its heading for
-/// people, what it counts, its SNMP objects, and where it stands.
+/// display, what it counts, its SNMP objects, and its field.
 pub type PortCounter =
     (&'static str, &'static str, &'static str, &'static [Object], fn(&PortTally) -> u64);
 
@@ -171,7 +171,7 @@ pub type PortLosses = (
     fn(&PortTally) -> &BTreeMap<String, u64>,
 );
 
-/// All that goes no further at a port, in the order of its way. An object of two of them has the sum of both.
+/// All losses at a port, in the order of a packet's path. An object named by two of them has the sum of both.
 pub const PORT_LOSSES: [PortLosses; 4] = [
     ("lost", "the device", "Frames that the device lost.", &[If(14)], |port| &port.lost),
     ("discards", "the router", "Packets that came and were discarded.", &[If(13)], |port| {
@@ -193,7 +193,7 @@ pub const PORT_LOSSES: [PortLosses; 4] = [
     ),
 ];
 
-/// A counter of a router: its name and where it stands.
+/// A counter of a router: its name and its field.
 pub type RouterCounter = (&'static str, fn(&Tally) -> u64);
 
 /// Packets of a router by how they came and went.
@@ -267,11 +267,11 @@ pub fn port(driver: &mut Driver, number: usize) -> PortTally {
     port_of(driver.router(), number, &device)
 }
 
-/// What stands behind a port of a router, and what it counted.
+/// The device behind a port of a router, and its counters.
 pub struct DeviceTally {
     /// The device's counters.
     pub statistics: PortStatistics,
-    /// What left the pipeline and got no further.
+    /// Packets that left the pipeline and got no further.
     pub lost: Lost,
     /// Whether it is there.
     pub presence: Presence,

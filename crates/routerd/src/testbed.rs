@@ -42,7 +42,7 @@ pub struct RouterFile {
 }
 
 impl RouterFile {
-    /// Reads a file and holds it to what a lab's router can be.
+    /// Reads a file and checks that a lab's router can follow it.
     ///
     /// # Errors
     /// One line: the file, the key, and what to do.
@@ -93,7 +93,7 @@ impl RouterFile {
         Ok(RouterFile { path: path.to_owned(), text, config, has_seed })
     }
 
-    /// The rate to which the link of a port is held, by its name.
+    /// The rate of the link of a port, by its name.
     pub fn rate(&self, port: &str) -> Option<Rate> {
         self.port(port).and_then(|port| port.rate)
     }
@@ -119,7 +119,7 @@ fn stay(port: &PortSection) -> Span {
     Span(waiting.0.saturating_add(port.delay.0).min(STAY_MAX.0))
 }
 
-/// What a queue holds at the most, bytes.
+/// The most that a queue holds, bytes.
 fn capacity_bytes(queue: &Option<QueueSpec>) -> u64 {
     let packets = |packets: u32| u64::from(packets) * FRAME_BYTES;
     let Some(queue) = queue else { return packets(QUEUE_PACKETS) };
@@ -141,7 +141,7 @@ fn testbed_ports(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what a lab's router cannot be.
+/// Refuses settings that a lab's router cannot have.
 fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
     ensure!(
         config.control == ControlSection::default(),

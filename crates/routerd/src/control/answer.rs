@@ -33,12 +33,12 @@ impl Refused {
         Refused { status, error: format!("{why:#}").replace('\n', " ") }
     }
 
-    /// What was sent is wrong in itself: 400.
+    /// The request itself is invalid: 400.
     pub fn bad(why: impl Display) -> Refused {
         Refused::new(StatusCode::BAD_REQUEST, why)
     }
 
-    /// What was named is not there: 404.
+    /// The named object does not exist: 404.
     pub fn missing(why: impl Display) -> Refused {
         Refused::new(StatusCode::NOT_FOUND, why)
     }

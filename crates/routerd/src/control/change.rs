@@ -17,11 +17,11 @@ use crate::pace::Pace;
 use crate::queue_size::{self, sized};
 use crate::recording::Command;
 
-/// What a new classifier is filled with.
+/// A new classifier filled with the rules, or [`Full`].
 type Filled<A> = Result<ByPort<A>, Full>;
 
 impl CommandChannel {
-    /// Gives the fabric other equations, another period or speed-up. What waits stays.
+    /// Gives the fabric other equations, another period or speed-up. Waiting packets stay.
     ///
     /// # Errors
     /// 400 for a value out of its range.
@@ -58,7 +58,7 @@ impl CommandChannel {
     /// would have left. A discipline without a size holds what the rate carries in 50 ms.
     ///
     /// # Errors
-    /// 400 for a discipline that cannot be, 404 for no such port.
+    /// 400 for an invalid discipline, 404 for no such port.
     pub fn set_queue(&self, number: usize, queue: QueueSpec) -> Result<String, Refused> {
         let mut in_force = self.change();
         let rate = port_section(&mut in_force, number)?.rate;
@@ -93,7 +93,7 @@ impl CommandChannel {
         Ok(self.told(text))
     }
 
-    /// Holds an output's link to another rate, with another burst where one is given. A discipline
+    /// Sets an output's link to another rate, with another burst where one is given. A discipline
     /// that was created for a rate keeps that one.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl CommandChannel {
         Ok(self.told(format!("port {name}: the rate is {}{burst}", shown_rate(rate))))
     }
 
-    /// Makes an output's link longer or shorter, for what leaves from now on.
+    /// Makes an output's link longer or shorter, for packets that leave from now on.
     ///
     /// # Errors
     /// 400 for no time, 404 for no such port.

@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub enum Address {
     /// By its socket.
     Socket(PathBuf),
-    /// By HTTP: host and port, and the token where it wants one.
+    /// By HTTP: host and port, and the token where one is needed.
     Http(String, Option<String>),
 }
 
@@ -61,7 +61,7 @@ impl Address {
         Ok(Address::Http(host.to_owned(), token))
     }
 
-    /// Asks, and returns what came back, whatever its status.
+    /// Sends a request, and returns the answer, whatever its status.
     ///
     /// # Errors
     /// When nothing listens there, or the answer does not come.

@@ -43,7 +43,7 @@ pub struct CommandChannel {
     pub(super) listed: Mutex<Option<Instant>>,
     pub(super) routes: Arc<Routes>,
     pub(super) in_force: Mutex<InForce>,
-    /// The stress test that was simulated last, and what came of it.
+    /// The stress test that was simulated last, and its result.
     pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
     /// The router's messages.
     pub messages: Messages,
@@ -61,7 +61,7 @@ pub struct InForce {
     pub(super) bound: BTreeMap<ReservationId, Bound>,
 }
 
-/// What is bound to a reserved flow.
+/// The plugins bound to a reserved flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     /// The number of its filter.
@@ -71,7 +71,8 @@ pub(super) struct Bound {
 }
 
 impl InForce {
-    /// The configuration by which this router can be made again, without what goes with reservations.
+    /// The configuration from which this router can be rebuilt, without the parts that belong to
+    /// reservations.
     pub fn whole(&self) -> RouterConfig {
         let stays = |(id, _): &(&u32, &FilterSection)| self.reservation_of(**id).is_none();
         let filters = self.filters.iter().filter(stays).map(|(_, filter)| filter.clone());
@@ -112,7 +113,7 @@ impl CommandChannel {
         })
     }
 
-    /// Asks the forwarding thread, when its turn comes.
+    /// Calls the forwarding thread, between two of its turns.
     ///
     /// # Errors
     /// When the router has stopped.
@@ -149,7 +150,7 @@ impl CommandChannel {
         })
     }
 
-    /// The configuration in force, to be looked at and changed by one at a time.
+    /// The configuration in force, for inspection and change by one caller at a time.
     pub(super) fn change(&self) -> MutexGuard<'_, InForce> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -43,7 +43,7 @@ pub const UNPROVEN_OF_ONE_MAX: usize = 32;
 pub const PROVEN_MAX: usize = 64;
 /// How long a connection may prove nothing.
 pub const PROVEN_WITHIN: Duration = Duration::from_secs(2);
-/// Connections that are taken in before the others are looked at again.
+/// Connections that are accepted before the others are served again.
 pub const TAKEN_IN_AT_ONCE: usize = 8;
 
 nilometer_wire::named! {
@@ -207,8 +207,8 @@ impl Crowd {
 }
 
 impl Inner {
-    /// Which of the unproven goes in favour of one from `from`, if one is to. They stand in the order in
-    /// which they came.
+    /// Which of the unproven connections is displaced in favour of one from `from`, if any. They are in
+    /// the order of arrival.
     fn unproven_to_go(&self, from: Prefix) -> Option<usize> {
         let all = &self.unproven;
         let of = |address: Option<Prefix>| all.iter().filter(|held| held.from == address).count();
@@ -219,7 +219,7 @@ impl Inner {
         if all.len() < UNPROVEN_MAX {
             return None;
         }
-        // (Of equals `max_by_key` has the last; the oldest is wanted.)
+        // (`max_by_key` returns the last of equals; the oldest is needed.)
         let most = all.iter().rev().map(|held| held.from).max_by_key(|&address| of(address))?;
         first(most)
     }
@@ -264,7 +264,7 @@ impl Place {
         }
     }
 
-    /// Has it busy with a request until what is returned goes.
+    /// Marks it as busy with a request until the returned value is dropped.
     pub fn busy(&self) -> Busy<'_> {
         self.life.is_busy.store(true, Ordering::Relaxed);
         Busy(&self.life)
@@ -317,7 +317,7 @@ mod tests {
         let left = strangers.iter().filter(|place| stays(place)).count();
         assert_eq!(left, UNPROVEN_OF_ONE_MAX);
         assert!(strangers.iter().rev().take(left).all(stays), "the newest stay");
-        // From many addresses: that with the most gives way, and of equals the oldest.
+        // From many addresses: the one with the most connections gives way, among equals the oldest.
         let many: Vec<Place> = (3..103).map(|last| crowd.enter(address(last))).collect();
         assert_eq!(strangers.iter().filter(|place| stays(place)).count(), 0);
         assert_eq!(many.iter().filter(|place| stays(place)).count(), UNPROVEN_MAX);

@@ -73,7 +73,7 @@ pub fn events(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer
     let (say, pieces) = channel(EVENTS_WAITING);
     tokio::spawn(async move {
         let mut told = None;
-        // Between two events nothing is done but to see whether the client still listens.
+        // Between two events the only check is whether the client still listens.
         while tokio::time::timeout(BETWEEN_EVENTS, say.closed()).await.is_err() {
             let asked = Arc::clone(&commands);
             let heard = tokio::task::spawn_blocking(move || asked.ask(hear)).await;

@@ -17,7 +17,7 @@ use nilometer_wire::Time;
 const TOLD_AT_ONCE: usize = 1_000;
 
 impl CommandChannel {
-    /// Filters from number `from` on, with what they met.
+    /// Filters from number `from` on, with their counters.
     ///
     /// # Errors
     /// When the router has stopped.
@@ -52,7 +52,7 @@ impl CommandChannel {
     /// Enters a filter; it goes behind those of its priority, as long as there are numbers.
     ///
     /// # Errors
-    /// 400 for a filter that cannot be, 409 where there is no room.
+    /// 400 for an invalid filter, 409 where there is no room.
     pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
         let rules = filter.rules().map_err(Refused::bad)?;
         let ports = filter.inputs.iter_mut().chain(&mut filter.outputs);

@@ -35,7 +35,7 @@ use crate::plugins::{NewInstance, PluginSection};
 
 /// The priority of filters of reserved flows: behind those of the operator.
 const PRIORITY: u32 = 1 << 31;
-/// By how much forwarding goes before this when both want a processor.
+/// The niceness of this thread, so that forwarding takes precedence.
 const NICENESS: i32 = 5;
 
 // What signalling can name in a row, a chain has room for.
@@ -152,7 +152,7 @@ impl CommandChannel {
         Ok(true)
     }
 
-    /// Takes what is bound to the flow of a reservation away again.
+    /// Unbinds the plugins of the flow of a reservation.
     fn unbind_flow(&self, id: ReservationId) -> Result<(), Refused> {
         let mut in_force = self.change();
         let Some(bound) = in_force.bound.get(&id).cloned() else { return Ok(()) };
@@ -236,7 +236,7 @@ impl CommandChannel {
 }
 
 impl InForce {
-    /// Nothing is bound any more to the flow of a reservation.
+    /// Records that nothing is bound to the flow of a reservation any more.
     fn forget(&mut self, id: ReservationId) {
         let Some(bound) = self.bound.remove(&id) else { return };
         self.filters.remove(&bound.filter);

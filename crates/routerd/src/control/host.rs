@@ -89,7 +89,7 @@ fn name_or_ipv4(text: &str) -> Option<Host<'_>> {
     (!text.is_empty() && text.bytes().all(is_unreserved)).then_some(Host::Name(text))
 }
 
-/// Holds a request to one host, which is this machine's where `is_local`.
+/// Checks that a request names one host, which is this machine's where `is_local`.
 ///
 /// # Errors
 /// 400 for no host, several, or what is none; 403 for that of another machine.
@@ -120,7 +120,7 @@ pub fn check(uri: &Uri, headers: &HeaderMap, is_local: bool) -> Result<(), Refus
 mod tests {
     use super::*;
 
-    /// The status that one field, with a target, comes to.
+    /// The status for one field with a target.
     fn status(target: &str, fields: &[&str], is_local: bool) -> u16 {
         let mut headers = HeaderMap::new();
         for field in fields {

@@ -19,7 +19,7 @@ use crate::driver::Driver;
 use crate::machine::PortPlace;
 use crate::tally::{self, PortTally};
 
-/// Queues that are looked at for one request.
+/// Queues that one request covers at most.
 const QUEUES_LOOKED_AT: u32 = 4_096;
 /// Ports that are named in the answer to a request for one that does not exist.
 const PORTS_NAMED: usize = 16;
@@ -88,7 +88,7 @@ impl CommandChannel {
     }
 
     /// The number of a port by its number or the name of its interface. Digits are a number, even where
-    /// an interface is called so; whether there is a port of that number is not looked at.
+    /// an interface has such a name; whether there is a port of that number is not checked.
     ///
     /// # Errors
     /// 404 when no port has this name, with those there are.
@@ -126,7 +126,7 @@ impl CommandChannel {
     }
 }
 
-/// That there is no such port, and which there are.
+/// The refusal for an unknown port, with the existing ones.
 pub(super) fn no_port(asked: impl Display, config: &RouterConfig) -> Refused {
     let all = config.ports.iter().enumerate();
     let mut names: Vec<String> = all

@@ -94,7 +94,7 @@ struct Inner {
     lost: u64,
 }
 
-/// Takes messages; clones speak to the same.
+/// A receiver of messages; clones share it.
 #[derive(Clone)]
 pub struct Messages {
     inner: Arc<Mutex<Inner>>,

@@ -20,7 +20,7 @@ use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, ROUTER_TOTA
 
 /// Queues of each port that have series, the first in use.
 const QUEUES_TOLD: usize = 64;
-/// Queues that are looked at for them.
+/// Queues that the metrics cover at most.
 const QUEUES_LOOKED_AT: u32 = 1_024;
 /// Filters that have series, by number.
 const FILTERS_TOLD: usize = 1_000;

@@ -223,7 +223,7 @@ impl CommandChannel {
         Ok(Made { id })
     }
 
-    /// Lets a reservation of the API live on.
+    /// Refreshes a reservation of the API.
     ///
     /// # Errors
     /// 404 where there is none of this number.
@@ -238,7 +238,7 @@ impl CommandChannel {
         }
     }
 
-    /// Gives a reservation of the API back.
+    /// Releases a reservation of the API.
     ///
     /// # Errors
     /// 404 where there is none of this number.

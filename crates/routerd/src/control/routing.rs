@@ -72,8 +72,8 @@ impl CommandChannel {
         })
     }
 
-    /// A list of routes. The RIB thread goes over all of them for each: so one list is made after the other,
-    /// and four times as long as it kept the table lies between two.
+    /// A list of routes. The RIB thread goes over all of them for each: so lists are made one after the
+    /// other, with a pause between two of four times as long as one held the table.
     fn list(&self, selection: Selection) -> Listing {
         let mut not_before = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(not_before) = *not_before {
@@ -136,7 +136,7 @@ impl CommandChannel {
     /// Withdraws a route that was entered by hand.
     ///
     /// # Errors
-    /// 400 for what is no prefix, 404 where none was entered.
+    /// 400 for an invalid prefix, 404 where no route was entered to it.
     pub fn remove_route(&self, text: &str) -> Result<String, Refused> {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
         let mut in_force = self.change();
@@ -158,7 +158,7 @@ impl CommandChannel {
         Ok(port.interface.clone())
     }
 
-    /// Lets the RIB thread have what is entered now; how many routes found no room.
+    /// Passes the routes entered by hand to the RIB thread; returns how many found no room.
     fn enter(&self, config: &RouterConfig) -> Result<u64, Refused> {
         let routes = entered(config).map_err(Refused::conflict)?;
         Ok(self.routes.rib_thread().set_static(&routes))
@@ -189,7 +189,7 @@ fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
     }))
 }
 
-/// As many of a list as have ways for one answer; the first at least.
+/// The part of a list whose ways fit one answer; at least the first route.
 fn within_limit(mut listing: Listing) -> Listing {
     let mut ways = 0;
     let mut fits = |route: &rib_thread::RouteView| {

@@ -57,7 +57,7 @@ const BACKLOG: i32 = 1_024;
 const BETWEEN_REQUESTS: Duration = Duration::from_micros(500);
 /// Threads of a door that wait for answers of the forwarding thread.
 const WAITING_THREADS: usize = 8;
-/// By how much forwarding goes before control when both want a processor.
+/// The niceness of control threads, so that forwarding takes precedence.
 const NICENESS: i32 = 5;
 /// Letters of a token.
 const TOKEN_LETTERS: std::ops::RangeInclusive<usize> = 16..=256;
@@ -241,7 +241,7 @@ async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     }
 }
 
-/// Accepts new connections, and has the present ones looked at, in turn.
+/// Accepts new connections and serves the present ones, in turn.
 async fn take_in<S>(
     crowd: &Arc<Crowd>,
     gate: &Arc<Gate>,

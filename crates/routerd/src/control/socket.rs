@@ -76,7 +76,7 @@ fn in_yard(temporary: &Path, path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Takes away what a killed router left at `path`.
+/// Removes what a killed router left at `path`.
 fn make_room(path: &Path) -> Result<()> {
     let shown = path.display();
     let about = match fs::symlink_metadata(path) {

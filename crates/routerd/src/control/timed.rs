@@ -19,7 +19,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::crowd::{Ended, Place};
 
-/// How long a peer may take nothing of what waits for it.
+/// How long a peer may read none of the bytes that wait for it.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that the kernel holds of a connection by TCP in each direction; it doubles them for its own.
 pub const SOCKET_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub const SOCKET_BYTES: usize = 64 << 10;
 pub struct Timed<S: AsFd> {
     stream: S,
     place: Arc<Place>,
-    /// When the peer is given up, while it takes nothing.
+    /// When the peer is given up, while it reads nothing.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
@@ -38,7 +38,7 @@ impl<S: AsFd> Timed<S> {
         Timed { stream, place, limit: None }
     }
 
-    /// What comes of a write that came to `written`.
+    /// The result of a write that returned `written`.
     fn limited(
         &mut self,
         context: &mut Context<'_>,

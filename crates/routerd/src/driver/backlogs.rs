@@ -94,7 +94,7 @@ impl Default for Course {
 }
 
 impl Course {
-    /// At `now_ns`, `level` is in the place; what was there before was there until now.
+    /// The level is `level` from `now_ns` on; the previous level lasted until now.
     fn see(&mut self, now_ns: u64, level: Backlog) {
         while self.told_ns < now_ns {
             let step_end_ns = self.sums.len() as u64 * self.step_ns;
@@ -151,7 +151,7 @@ impl Course {
 pub struct PortCourses {
     /// At its input, for all outputs together, until it may cross the fabric.
     pub input: Course,
-    /// At its output, in the discipline; not what is on a longer link.
+    /// At its output, in the discipline, without packets on a longer link.
     pub output: Course,
 }
 
@@ -173,7 +173,7 @@ impl Backlogs {
         &self.ports
     }
 
-    /// Notes what waits at `now`, which never runs backwards.
+    /// Records the backlogs at `now`, which never decreases.
     pub fn look(&mut self, now: Time, router: &Router) {
         if now < self.zero {
             return;
@@ -187,7 +187,7 @@ impl Backlogs {
 }
 
 impl Driver {
-    /// Watches from `zero` on what waits at its ports, and forgets what was watched before.
+    /// Watches the backlogs of its ports from `zero` on, and forgets earlier ones.
     pub fn watch_backlogs(&mut self, zero: Instant) {
         let after = zero.saturating_duration_since(self.began).as_nanos();
         let zero = Time::from_nanos(u64::try_from(after).unwrap_or(u64::MAX));

@@ -40,7 +40,7 @@ use nilometer_linux::memory::PacketMemory as Memory;
 pub(super) const EVERY: Duration = Duration::from_millis(10);
 /// Each flow is checked once in this many rounds.
 const PARTS: usize = 10;
-/// Looks at a flow that has forwarded nothing since, until it is taken back.
+/// Checks of an idle flow until its shortcut is taken back.
 const IDLE_MAX: u8 = 100;
 /// Candidates of a turn.
 const CANDIDATES_MAX: usize = 256;
@@ -68,8 +68,8 @@ pub(super) struct Grants {
     granted: Vec<Granted>,
     /// Of each place, which flow has it: its number and one.
     holders: Vec<u32>,
-    /// Of each place, packets and bytes that were credited. What a program counted while its flow was taken
-    /// back is credited with what the place forwards next.
+    /// Packets and bytes credited for each place. Packets that the program counted while the flow was taken
+    /// back are credited with the next ones of the place.
     credited: Vec<(u64, u64)>,
     noticed: Noticed,
     candidates: Vec<(u16, Key<u32>)>,
@@ -140,7 +140,7 @@ impl Grants {
         }
     }
 
-    /// At the end of a turn: what has left, which flows get a shortcut, and which keep theirs.
+    /// At the end of a turn: credits what has left, grants shortcuts, and takes them back.
     pub(super) fn turn(&mut self, mut turn: Turn<'_>, memory: &mut Memory) {
         self.table.left(memory.take_unmarked());
         for (input, key) in std::mem::take(&mut self.candidates) {
@@ -157,14 +157,14 @@ impl Grants {
             if self.next >= self.granted.len() {
                 self.next = 0;
             }
-            // One that is taken back is replaced by the last, which is looked at in its place.
+            // A flow that is taken back is replaced by the last one, which is then checked in its place.
             if self.granted.is_empty() || self.look_at(&mut turn, self.next) {
                 self.next += 1;
             }
         }
     }
 
-    /// Asks the pipeline about all of them again, and at once.
+    /// Queries the pipeline about all of them again, at once.
     pub(super) fn revise(&mut self, turn: &mut Turn<'_>) {
         self.is_stale = false;
         for number in (0..self.granted.len()).rev() {
@@ -177,7 +177,7 @@ impl Grants {
         (0..self.granted.len()).for_each(|number| self.credit(number, router));
     }
 
-    /// Looks at one; whether it keeps its shortcut.
+    /// Checks a flow; returns whether it keeps its shortcut.
     fn look_at(&mut self, turn: &mut Turn<'_>, number: usize) -> bool {
         self.credit(number, turn.router);
         let granted = &mut self.granted[number];
@@ -189,7 +189,7 @@ impl Grants {
         turn.router.still_leads(&granted.shortcut) || self.ask_again(turn, number)
     }
 
-    /// Asks the pipeline about one; whether it keeps its shortcut.
+    /// Queries the pipeline about a flow; returns whether it keeps its shortcut.
     fn ask_again(&mut self, turn: &mut Turn<'_>, number: usize) -> bool {
         let &Granted { place, input, key, shortcut, exit: old, .. } = &self.granted[number];
         let Some((new, exit)) = ask(turn, input, &key) else {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use nilometer_wire::{Span, Time};
 
-/// The longest rest, which is what a frame is held up at most.
+/// The longest rest, which is the most that a frame is delayed.
 pub(super) const REST_MAX: Duration = Duration::from_micros(100);
 /// Frames of a turn that make its own costs small.
 const ENOUGH: usize = 64;
@@ -73,7 +73,7 @@ mod tests {
 
     const FREE: Duration = Duration::from_millis(100);
 
-    /// What is decided when `count` frames come in `micros` after others.
+    /// The decision when `count` frames arrive `micros` after others.
     fn rest(count: usize, micros: u64, free: Duration) -> Option<Duration> {
         let mut gathering = Gathering::new(2);
         let first = Time::from_nanos(5_000_000);

@@ -153,7 +153,7 @@ impl Driver {
         }
     }
 
-    /// Copies that filters ask for, with the port that each came by.
+    /// Copies that filters request, with the port that each came by.
     pub(super) fn take_copies(&mut self) -> Vec<(usize, Place)> {
         let take = |router: &mut Router| std::iter::from_fn(|| router.poll_copy()).collect();
         let Some(recorder) = &mut self.recorder else { return take(&mut self.router) };

@@ -44,9 +44,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A turn begins at `now`, before which something was due, if anything was. What was due before the last turn as well
-    /// waits for another reason, a device without room or its place on the slow path: this turn is late for it by the time
-    /// since that one.
+    /// A turn begins at `now`; `due` is the earliest due time, if anything was due. Work that was due before the last
+    /// turn as well waits for another reason, such as a device without room or its place on the slow path: this turn is
+    /// late for it only by the time since that one.
     fn turn(&mut self, now: Time, due: Option<Time>) {
         let before = std::mem::replace(&mut self.turned, now);
         if let Some(due) = due.filter(|due| *due <= now) {
@@ -61,7 +61,7 @@ impl Driver {
         self.lateness = Some(Watch { found: TimerLateness::new(bound), turned: self.now() });
     }
 
-    /// What was recorded since then; nothing where it was not started.
+    /// The recorded lateness; nothing where recording was not started.
     pub fn lateness(&self) -> Option<TimerLateness> {
         self.lateness.as_ref().map(|watch| watch.found)
     }

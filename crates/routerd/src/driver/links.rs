@@ -43,12 +43,12 @@ impl Driver {
         }
     }
 
-    /// What people call port `number`. Panics where there is no such port.
+    /// The display name of port `number`. Panics where there is no such port.
     pub fn port_name(&self, number: usize) -> &str {
         &self.router.ports()[number].plan().name
     }
 
-    /// Looks whether the link of port `number` is up. Panics where there is no such port.
+    /// Checks whether the link of port `number` is up. Panics where there is no such port.
     pub fn look_at_link(&mut self, number: usize) {
         let Some(device) = &self.slots[number].device else { return };
         match device.link_is_up() {

@@ -175,7 +175,7 @@ impl Driver {
         self.grants.as_mut().map(|grants| grants.log())
     }
 
-    /// Looks for frames so long after one was moved before it sleeps.
+    /// Sets how long it polls for frames after one was moved before it sleeps.
     pub fn set_spin(&mut self, most: Duration) {
         self.spinning = Spinning::new(most);
     }
@@ -186,7 +186,7 @@ impl Driver {
     }
 
     /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
-    /// The memory is that which both were opened with. Panics where there is no such port.
+    /// The memory is the one that both were opened with. Panics where there is no such port.
     pub fn attach(&mut self, number: usize, device: AnyPort, beside: Option<TapPort>) {
         self.detach(number);
         let slot = &mut self.slots[number];
@@ -219,8 +219,8 @@ impl Driver {
     }
 
     /// Paces the link of output `number`; without a rate only the device limits it. Where a link has a
-    /// rate or a length, packets are taken in as they come, for the sake of their times. Panics where
-    /// there is no such port.
+    /// rate or a length, packets are taken in as they come, for the sake of their timestamps. Panics
+    /// where there is no such port.
     pub fn set_pace(&mut self, number: usize, pace: Pace) {
         self.gathering.set_paced(number, pace.rate.is_some() || pace.delay > Span::ZERO);
         // (Of numbers alone, which can always be written down.)
@@ -240,12 +240,13 @@ impl Driver {
         self.slots[number].presence
     }
 
-    /// What the devices of port `number` have counted, one after the other. Panics where there is no such port.
+    /// The counters of the successive devices of port `number`, together. Panics where there is no such port.
     pub fn statistics(&mut self, number: usize) -> PortStatistics {
         self.slots[number].statistics()
     }
 
-    /// What left the pipeline by port `number` and got no further. Panics where there is no such port.
+    /// Packets that left the pipeline by port `number` and got no further. Panics where there is no
+    /// such port.
     pub fn lost(&self, number: usize) -> Lost {
         self.slots[number].lost
     }
@@ -356,7 +357,7 @@ impl Driver {
         }
     }
 
-    /// Executes a command. Its sender is answered when it holds for shortcuts as well.
+    /// Executes a command. Its sender is answered when it has taken effect on shortcuts as well.
     fn listen(&mut self) -> bool {
         let mut any = false;
         while let Some(word) = self.ear.next_word() {

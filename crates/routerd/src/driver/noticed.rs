@@ -13,8 +13,8 @@ const REMEMBERED: usize = 8;
 /// The pipeline is queried for a flow at its second packet, and at every 64th after it.
 const ASK_EVERY: u8 = 64;
 
-/// A flow, by a word of little, and its packets since it was last forgotten, modulo 256; none yet where
-/// that is zero.
+/// A flow, by its distinguishing word, and its packets since it was last forgotten, modulo 256; no flow
+/// yet where that is zero.
 type Seen = (u32, u8);
 
 /// The flows of all buckets that came last.
@@ -28,7 +28,8 @@ impl Noticed {
         Noticed { buckets: vec![[(0, 0); REMEMBERED]; buckets] }
     }
 
-    /// A frame has come that carries the mark of its bucket; whether its flow is to be asked about.
+    /// Counts a frame that carries the mark of its bucket; returns whether the pipeline is to be
+    /// queried for its flow.
     ///
     /// # Panics
     /// When there is no such bucket.

@@ -12,12 +12,12 @@ use nilometer_reservation::{Reservation, ReservationId};
 /// Flows whose plugins are made at the same time.
 const BOUND_AT_ONCE: usize = 4;
 
-/// What a reservation shall have from now on.
+/// The plugins that a reservation shall have from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginOrder {
     /// Its number.
     pub id: ReservationId,
-    /// The reservation, whose plugins are to be bound to its flow; none where nothing shall be bound any more.
+    /// The reservation, whose plugins are to be bound to its flow; none where all are to be unbound.
     pub reservation: Option<Reservation>,
 }
 
@@ -58,8 +58,8 @@ impl PluginOrders {
         self.changed.notify_all();
     }
 
-    /// Waits for the next order that can be carried out; none when there will be no more. The caller reports
-    /// the end by [`PluginOrders::done`].
+    /// Waits for the next order that can be carried out; none when no more will come. The caller reports the end
+    /// by [`PluginOrders::done`].
     pub fn next(&self) -> Option<PluginOrder> {
         let mut orders = self.lock();
         loop {

@@ -32,7 +32,7 @@ pub(super) struct PortSlot {
     /// The device had no room.
     pub(super) is_blocked: bool,
     pub(super) lost: Lost,
-    /// What devices that are gone have counted.
+    /// The counters of earlier devices.
     before: PortStatistics,
 }
 
@@ -59,7 +59,7 @@ impl PortSlot {
         }
     }
 
-    /// Closes what stands behind the port, and gives back what was to leave by it.
+    /// Closes the device behind the port, and gives back the packets that were to leave by it.
     pub(super) fn clear(&mut self, memory: &mut PacketMemory) {
         self.lost.unsent += self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|place| memory.give(place));

@@ -15,7 +15,7 @@ pub(super) type Word = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
 /// Answers once the call has taken effect.
 pub(super) type Answer = Box<dyn FnOnce()>;
 
-/// Speaks to a driver from other threads.
+/// A handle by which other threads call a driver.
 #[derive(Clone)]
 pub struct Remote {
     words: Sender<Word>,

@@ -25,7 +25,7 @@ use super::plugin_orders::{PluginOrder, PluginOrders};
 use crate::recording::Command;
 use crate::reservations::{EnteredFlow, EnteredReservation, exchange};
 
-/// The RSVP process, and what the pipeline has of it.
+/// The RSVP process, and its state in the pipeline.
 pub(super) struct Signalling {
     process: RsvpProcess,
     entered: BTreeMap<ReservationId, (Reservation, EnteredReservation)>,
@@ -137,12 +137,12 @@ impl Driver {
         all
     }
 
-    /// The RSVP process, to be looked at.
+    /// The RSVP process, for inspection.
     pub fn rsvp(&self) -> Option<&RsvpProcess> {
         self.signalling.as_ref().map(|signalling| &signalling.process)
     }
 
-    /// Hands the RSVP process what came and the time.
+    /// Passes the received packets and the time to the RSVP process.
     pub(super) fn signal(&mut self, now: Time) {
         let Some(signalling) = &mut self.signalling else { return };
         let is_due = signalling.process.poll_timeout().is_some_and(|at| at <= now);
@@ -171,8 +171,8 @@ impl Driver {
         self.signalling.as_mut().and_then(|signalling| signalling.process.poll_timeout())
     }
 
-    /// Routes have changed: shortcuts are looked at again, paths that are not pinned follow, and those that are get the
-    /// numbers of their next hops anew.
+    /// Routes have changed: shortcuts are checked again, paths that are not pinned follow, and pinned ones get new
+    /// numbers for their next hops.
     pub(super) fn follow_routes(&mut self) {
         self.distrust();
         let Some(mut signalling) = self.signalling.take() else { return };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::{Driver, TAKEN_AT_ONCE};
 use nilometer_linux::clock::thread_time;
 
-/// What the stalls of a driver came to.
+/// The stalls of a driver in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// How many there were.

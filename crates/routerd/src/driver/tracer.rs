@@ -61,7 +61,7 @@ impl Driver {
         is_free
     }
 
-    /// Hands the copies on that filters ask for.
+    /// Passes on the copies that filters request.
     pub(super) fn trace(&mut self) {
         for (port, place) in self.take_copies() {
             if let Some(tracer) = &mut self.tracer {

@@ -16,8 +16,8 @@ use crate::pace::Pace;
 use crate::plugins::PluginSection;
 use crate::reservations::{EnteredReservation, exchange};
 
-/// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
-/// same.
+/// A change that a router's driver makes between two turns. Exchanging lookup engines and classifiers is none: the
+/// results are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -117,8 +117,8 @@ impl Command {
         }
     }
 
-    /// Makes the change to a router of this description. What the router refuses was refused when it was recorded, and
-    /// changes nothing.
+    /// Makes the change to a router of this description. A change that the router refuses was refused when it was
+    /// recorded, and has no effect.
     ///
     /// # Errors
     /// When it is no change of such a router.

@@ -23,7 +23,7 @@ const FRAMES_MAX: u64 = 4_096;
 /// Longest frame, bytes.
 const FRAME_MAX: u64 = 10_000;
 
-/// Of what the recorded router was made.
+/// The description of the recorded router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beginning {
     /// By port, the link-layer address and the greatest IP packet in bytes.
@@ -116,7 +116,7 @@ pub enum Input {
     },
 }
 
-/// What the pipeline did with one input.
+/// The pipeline's response to one input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// Digests of the frames that it handed out, in order.

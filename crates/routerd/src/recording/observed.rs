@@ -86,7 +86,7 @@ impl Counters {
         Counters::read(router, &mut self.before);
     }
 
-    /// Which have risen since they were looked at last, by number and by how much.
+    /// The counters that have risen since the last call, by number and by how much.
     pub fn risen(&mut self, router: &Router) -> Vec<(u64, u64)> {
         Counters::read(router, &mut self.now);
         let pairs = self.before.iter().zip(&self.now).zip(0..);

@@ -31,7 +31,7 @@ const AFTER_YOU: Duration = Duration::from_micros(20);
 /// Where events are put.
 struct Sink {
     draft: Option<Draft>,
-    /// What is not written yet; all of it as long as the beginning is not there.
+    /// Bytes not written yet; everything as long as the beginning is missing.
     out: Vec<u8>,
     has_begun: bool,
     events: u64,

@@ -22,7 +22,7 @@ use crate::config::RouterConfig;
 use crate::machine::router_without_devices;
 use crate::rib_thread::Readers;
 
-/// Room for the greatest frame and what stands in front of it, bytes.
+/// Room for the largest frame and the headroom in front of it, bytes.
 const BUFFER_BYTES: usize = 10_240;
 /// Congestion was experienced (RFC 3168, section 5).
 const CONGESTION: u8 = 3;
@@ -301,7 +301,7 @@ fn differences(one: &Response, other: &Response) -> u64 {
     (of(&one.left, &other.left) + of(&one.gone, &other.gone)).max(1)
 }
 
-/// In words, in what a response differs from the recorded one.
+/// The differences of a response from the recorded one, in words.
 fn compared(router: &Router, recorded: &Response, replayed: &Response) -> String {
     let lists = [
         ("frames that left", &recorded.left, &replayed.left),

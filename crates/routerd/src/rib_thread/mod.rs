@@ -56,7 +56,7 @@ const PROTOCOL_STATIC: u8 = 4;
 
 type Table = RouteTable<Serving<u32>, Serving<u128>>;
 
-/// By what the two families are looked up.
+/// The lookup engines of the two families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Engines {
     /// IPv4.
@@ -95,7 +95,7 @@ type Parts<A> = (fn(&Table) -> &Rib<A>, fn(&mut Table) -> &mut Serving<A>);
 /// The operator's last routes of one source, to find what has changed.
 type Told = BTreeMap<AnyPrefix, RouteTarget>;
 
-/// What the thread and the callers share.
+/// The state that the thread and its callers share.
 struct Shared {
     table: Mutex<Table>,
     /// Callers that wait for the table; news wait for them.
@@ -182,7 +182,8 @@ impl RibThread {
         readers.context("the forwarding table has as many readers as it may have")
     }
 
-    /// The next hops, for a forwarding thread: to be asked before each batch, and rested before sleep.
+    /// The next hops, for a forwarding thread: it must check them before each batch, and rest them
+    /// before it sleeps.
     pub fn hops(&self) -> HopsReader {
         self.shared.latest.reader()
     }
@@ -194,7 +195,7 @@ impl RibThread {
     }
 
     /// What the operator entered, in place of what was entered before. Returns how many of the routes
-    /// found no room; a caller that minds restores the former ones.
+    /// found no room; a caller that cannot accept that must restore the former ones.
     pub fn set_static(&self, routes: &[StaticRoute]) -> u64 {
         let wanted = routes.iter().map(|route| {
             let members = route.members.clone();
@@ -225,7 +226,7 @@ impl RibThread {
         self.replace(Source::Connected, wanted)
     }
 
-    /// Takes a port or a neighbour down: packets go other ways at once, where there are others.
+    /// Takes a port or a neighbour down: packets take other ways at once, where there are any.
     /// Returns how many next hops that touched.
     pub fn fail(&self, point: Point) -> usize {
         let mut table = self.shared.called();
@@ -326,7 +327,7 @@ impl RibThread {
             metric: 0,
             way: way.clone(),
         });
-        // What is new first, so that a shorter prefix takes over before a longer one goes.
+        // New routes first, so that a shorter prefix takes over before a longer one is removed.
         let updates: Vec<RouteUpdate> = new.chain(gone).collect();
         *place = wanted;
         self.shared.apply(source, &updates)

@@ -18,7 +18,7 @@ type Change<A> = (Prefix<A>, Option<NextHop>);
 /// The table of one family, as the routing table updates it.
 pub(super) struct Serving<A> {
     fib: Box<dyn ServingFib<A>>,
-    /// What was looked up before, and by some may be yet.
+    /// The former table, which some readers may still use.
     former: Option<Box<dyn ServingFib<A>>>,
     noted: Option<Vec<Change<A>>>,
     recorder: Option<TableRecorder>,

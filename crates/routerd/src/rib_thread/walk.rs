@@ -76,8 +76,8 @@ impl<A: Address> First<A> {
         First { within, after, prefixes: Vec::new(), end: None, count: 0 }
     }
 
-    /// Goes over one part, with room for twice as many as are wanted: whenever it is full, those that
-    /// cannot be among the first go, and nothing behind them is taken any more.
+    /// Goes over one part, with room for twice as many as are wanted: whenever it is full, prefixes that
+    /// cannot be among the first are dropped, and none behind them is taken any more.
     fn gather(&mut self, rib: &Rib<A>, part: usize, selection: &Selection) {
         let Some(within) = self.within else { return };
         let (after, most) = (self.after, selection.most);
@@ -116,7 +116,7 @@ struct Walk {
     parts: usize,
     /// The prefixes of the list.
     chosen: Vec<AnyPrefix>,
-    /// Of how many of them the ways were read.
+    /// The number of them whose ways were read.
     read: usize,
     routes: Vec<RouteView>,
     held: Duration,

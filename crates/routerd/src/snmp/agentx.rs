@@ -73,14 +73,15 @@ pub enum Value {
     EndOfMibView,
 }
 
-/// What is requested: a name to begin at, whether itself counts, and one to end before.
+/// A requested range: the name where it begins, whether that name is included, and the name before
+/// which it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Where to begin.
     pub start: Oid,
-    /// Whether `start` itself is meant.
+    /// Whether `start` itself is included.
     pub includes_start: bool,
-    /// Before what to end; no end where empty.
+    /// The name before which it ends; no end where empty.
     pub end: Oid,
 }
 

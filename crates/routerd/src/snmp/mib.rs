@@ -107,7 +107,7 @@ fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
 fn interface(tree: &mut Tree, port: &PortView) {
     let index = port.number as u32 + 1;
     let counters = &port.counters;
-    // A link that nothing holds to a rate has that of a device which has none.
+    // A link without a configured rate reports 0, like a device without a speed.
     let rate = port.rate_bps.unwrap_or(0);
     let status = match counters.state.as_str() {
         "up" => 1,
@@ -135,7 +135,7 @@ fn interface(tree: &mut Tree, port: &PortView) {
     put(tree, QUEUE_ENTRY, index, [(2, discipline)]);
 }
 
-/// What the rows of the tally have of a port.
+/// Enters the counters of a port from the rows of the tally.
 fn counters(tree: &mut Tree, port: &PortView) {
     for (object, count) in objects(&port.counters) {
         let (entry, column, value) = match object {

@@ -33,7 +33,7 @@ use super::worker::Worker;
 const FRESH: Duration = Duration::from_secs(1);
 /// Between two tries to reach the daemon.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How often it is looked whether to end.
+/// How often the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -137,7 +137,8 @@ impl Session<'_> {
         self.number = self.ask(kind::OPEN, open, 1)?.numbers[0];
         for (packet, subtree) in (2..).zip(mib::SUBTREES) {
             let mut register = Writer::default();
-            // Before the daemon's own, which speak of the host: a lesser number goes first.
+            // Ahead of the daemon's own registrations, which describe the host: the lower number takes
+            // precedence.
             register.raw([0, 1, 0, 0]);
             register.oid(subtree);
             self.ask(kind::REGISTER, register, packet)?;
@@ -153,7 +154,7 @@ impl Session<'_> {
         self.stream.write_all(&pdu).context("the daemon is gone")
     }
 
-    /// Asks, and waits for the answer, which is to be that it is done.
+    /// Sends a request, and waits for the answer that it succeeded.
     fn ask(&mut self, asked: u8, payload: Writer, packet: u32) -> Result<Header> {
         let pdu = payload.pdu(asked, [self.number, 0, packet]);
         self.stream.write_all(&pdu).context("the daemon is gone")?;
@@ -206,7 +207,7 @@ fn is_momentary(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// The answer to a request; nothing where none is wanted.
+/// The answer to a request; nothing where none is needed.
 fn answer(header: &Header, payload: &[u8], tree: &Tree) -> Option<Vec<u8>> {
     let mut binds = Writer::default();
     let said = match header.kind {
