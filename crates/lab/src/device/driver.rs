@@ -22,8 +22,8 @@ use nilometer_wire::{Node, Order, Port, Span, Time, Turns};
 
 /// How long before a moment it is waited for awake.
 const AWAKE_FOR: Duration = Duration::from_micros(60);
-/// How long it looks for the next frame before it sleeps: what it delays, it delays by its own clock, and a
-/// wake would be added to that.
+/// How long it polls for the next frame before it sleeps: a node delays frames by its own clock, and a wake-up
+/// would be added to that.
 const SPIN_FOR: Duration = Duration::from_millis(1);
 /// The longest sleep, so that a stop is noticed.
 const ASLEEP_FOR: Duration = Duration::from_millis(20);
@@ -172,7 +172,7 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
             if !leaving.is_empty() {
                 moved |= unless_down(port.transmit(memory, leaving))?.is_some_and(|sent| sent > 0);
             }
-            // (Also where nothing was sent: buffers of what was sent before come back by it.)
+            // (Also where nothing was sent: buffers of frames sent earlier come back by it.)
             unless_down(port.flush(memory))?;
         }
         Ok(moved)
@@ -208,7 +208,7 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
     }
 }
 
-/// What a port did; none where its link is down, which passes.
+/// The result of a port; none where its link is down, which is temporary.
 fn unless_down<T>(done: Result<T, PortError>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),

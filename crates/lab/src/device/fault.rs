@@ -29,7 +29,7 @@ use super::driver::Driver;
 use super::paths::{PathOf, Paths};
 use super::truth::{PacketTruth, Truth};
 
-/// What the box decided about each packet, among the results.
+/// The file of the box's decisions on each packet, among the results.
 pub const FAULT_FILE: &str = "fault.ndjson";
 
 /// Buffers of packets that are under way, and of both ports.
@@ -37,12 +37,13 @@ const BUFFERS: u32 = 65_536;
 /// Entries of a port's rings, and buffers that are kept for it.
 const RING_ENTRIES: u32 = 4_096;
 
-/// What the path's box decided about each packet, likewise.
+/// The file of the decisions of the path's box.
 pub const PATH_FILE: &str = "path.ndjson";
-/// What the box behind the device decided, likewise.
+/// The file of the decisions of the box behind the device.
 pub const REAR_PATH_FILE: &str = "rear-path.ndjson";
 
-/// A fault box that lets pass at once what is not IP, and has a path for each address pair that wants one.
+/// A fault box that passes frames other than IP at once, and has a path for each address pair that needs
+/// one.
 pub(crate) struct Bypassed {
     /// The box.
     pub inner: FaultBox<Packet>,
@@ -108,7 +109,7 @@ pub struct FaultSeen {
 }
 
 impl FaultSeen {
-    /// What a box has done, whatever its ports were.
+    /// The account of a box, whatever its ports were.
     ///
     /// # Errors
     /// When it lost count of a packet.
@@ -137,7 +138,7 @@ pub struct FaultDevice {
     shared: Arc<Shared>,
 }
 
-/// What the box's thread and its owner both see.
+/// The state that the box's thread and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
     /// When the traffic begins, by the box's clock.
@@ -193,7 +194,7 @@ impl FaultDevice {
         Ok(FaultDevice { stop, thread: Some(thread), thread_id, began, shared })
     }
 
-    /// What the kernel calls the thread that forwards.
+    /// The kernel's id of the forwarding thread.
     pub fn thread_id(&self) -> i32 {
         self.thread_id
     }
@@ -238,7 +239,7 @@ impl Drop for FaultDevice {
 
 type Opened = (Memory, Vec<Device>, Vec<String>);
 
-/// A path's port towards the device is one at which the meter sees what comes and goes, as AF_XDP's are not.
+/// A path's port towards the device must show its frames to the meter, which AF_XDP ports do not.
 fn open(stands: Stands) -> Result<Opened> {
     let config = MemoryConfig { chunk_bytes: 2_048, chunks: BUFFERS, reserve: 1_024 };
     let mut memory = Memory::new(config).context("memory of the fault box")?;

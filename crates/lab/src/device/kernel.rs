@@ -27,10 +27,10 @@ pub fn attach_programs(testbed: &Testbed, object: &XdpObject) -> Result<Attached
     object.attach(device, [&client.interface, &server.interface]).context("dut xdp")
 }
 
-/// Puts a packet filter in front of the device's forwarding: these rules, or those that are built in.
+/// Puts a packet filter in front of the device's forwarding: these rules, or the built-in ones.
 ///
 /// # Errors
-/// When nft is missing, or does not take the rules.
+/// When nft is missing, or rejects the rules.
 pub fn make_packet_filter(testbed: &Testbed, rules: Option<&Rules>) -> Result<()> {
     let device = testbed.device().context("a wire has no packet filter")?;
     let rules = rules.cloned().unwrap_or_else(Rules::built_in);

@@ -21,14 +21,14 @@ pub const PAIRS_MAX: usize = 1 << 16;
 /// Pairs of addresses that are remembered; others are looked up for each packet.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// `[path]`: what stands in front of the device, on the clients' side; or behind it, where round trips are played.
+/// `[path]`: the path in front of the device, on the clients' side; or behind it, where round trips are played.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Paths {
-    /// What is done to packets of no pair below; nothing where absent.
+    /// The faults for packets of no pair below; none where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultSpec>,
-    /// What is done to packets between certain hosts.
+    /// The faults for packets between certain hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pair: Vec<Pair>,
 }
@@ -43,7 +43,7 @@ pub struct Pair {
     /// The servers, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Prefix>,
-    /// What is done to packets between them.
+    /// The faults for packets between them.
     pub faults: FaultSpec,
 }
 
@@ -58,7 +58,7 @@ impl Paths {
         self.faults.iter().chain(self.pair.iter().map(|pair| &pair.faults))
     }
 
-    /// Reads the traces that it names, seen from `folder`.
+    /// Reads the traces that it names, relative to `folder`.
     ///
     /// # Errors
     /// What is wrong with one, and where.
@@ -72,7 +72,7 @@ impl Paths {
         Ok(())
     }
 
-    /// The same, with its traces called by names of their own ([`FaultSpec::with_traces_kept`]).
+    /// The same paths, with unique names for their traces ([`FaultSpec::with_traces_kept`]).
     pub fn with_traces_kept(&self, files: &mut Vec<(String, String)>) -> Paths {
         let keep = |faults: &FaultSpec, files: &mut Vec<_>| faults.with_traces_kept(files);
         Paths {
@@ -85,10 +85,10 @@ impl Paths {
         }
     }
 
-    /// Holds it to what a box can have.
+    /// Checks that a box can have these paths.
     ///
     /// # Errors
-    /// Where there is nothing, or too much.
+    /// Where there are none, or too many.
     pub fn check(&self) -> Result<()> {
         ensure!(
             self.specs().any(|faults| !faults.to_string().trim().is_empty()),
@@ -117,7 +117,7 @@ impl Paths {
         [self.usual()].into_iter().chain(self.pair.iter().map(|pair| pair.faults.both())).collect()
     }
 
-    /// What it does, in a line: as it was written, and how many pairs have paths of their own.
+    /// The paths in one line: as written, and how many pairs have paths of their own.
     pub fn told(&self) -> String {
         let usual = self.faults.as_ref().map(ToString::to_string).unwrap_or_default();
         match self.pair.len() {

@@ -10,7 +10,7 @@
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
 use nilometer_wire::{Node, Port, Time};
 
-/// The most that a recording may take, bytes; what comes later is counted and not kept.
+/// The most that a recording may take, bytes; later events are counted and not kept.
 pub const RECORDING_BYTES: usize = 512 << 20;
 /// Buffers of a repetition.
 const BUFFERS: u32 = 1 << 16;

@@ -7,7 +7,7 @@ use nilometer_files::document::bounded::read_text;
 use nilometer_linux::nftables;
 use serde::{Deserialize, Serialize};
 
-/// What the rules are called among the results, and where a message names those that are built in.
+/// The name of the rules among the results, and of the built-in ones in messages.
 pub const RULES_FILE: &str = "rules.nft";
 
 /// The longest file of rules, bytes.
@@ -65,7 +65,7 @@ impl Rules {
         &self.text
     }
 
-    /// The same, under the name that they have among the results.
+    /// The same rules, under their name among the results.
     pub fn as_kept(&self) -> Rules {
         Rules { path: RULES_FILE.into(), text: self.text.clone() }
     }

@@ -23,11 +23,11 @@ const QUEUE_BYTES: u64 = 1_000_000;
 const REORDER_BY: Span = Span::from_nanos(1_000_000);
 /// The longest that a packet may stay.
 const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
-/// The ending of keys that are of the way back alone.
+/// The ending of keys that apply only to the way back.
 const BACK: &str = "_back";
 const KEYS: &str = "rate, queue, delay, delay_trace, jitter, jitter_law, loss, burst_loss, lose, cut, duplicate, \
                     reorder, reorder_by, corrupt";
-/// Ranges of packets, and cuts, at most: each packet is held against each of them.
+/// The most ranges of packets, and cuts: each packet is compared with each of them.
 const LIST_MAX: usize = 1_024;
 
 /// Faults to the servers, then to the clients.
@@ -43,7 +43,7 @@ pub struct FaultSpec {
 }
 
 impl FaultSpec {
-    /// Reads the traces that it names, seen from `folder`.
+    /// Reads the traces that it names, relative to `folder`.
     ///
     /// # Errors
     /// What is wrong with one, and in which line.
@@ -55,7 +55,7 @@ impl FaultSpec {
         self.check_jitter().and_then(|()| self.check_stay()).map_err(anyhow::Error::msg)
     }
 
-    /// The same, with its traces called by names of their own, and what is to be in files of these names.
+    /// The same specification, with unique names for its traces, and the contents of the files of these names.
     pub fn with_traces_kept(&self, files: &mut Vec<(String, String)>) -> FaultSpec {
         let mut keep = |pair: &str| {
             let way = match pair.split_once('=').map(|(key, _)| key.trim()) {

@@ -15,7 +15,7 @@ const STEPS_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trace {
     path: PathBuf,
-    /// What is in its file, once it has been read.
+    /// The text of its file, once it has been read.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl Trace {
         Trace { path: PathBuf::from(path), text: String::new() }
     }
 
-    /// Reads it, seen from `folder`: from when on the delay is how long.
+    /// Reads it, relative to `folder`: the delays, each with the time from which it applies.
     ///
     /// # Errors
     /// What is wrong with it, and in which line.

@@ -46,7 +46,7 @@ fn is_usual(path: &u32) -> bool {
     *path == 0
 }
 
-/// The fates of packets, put together from what the box noted.
+/// The fates of packets, assembled from the box's log.
 #[derive(Debug, Default)]
 pub struct Truth {
     packets: Vec<PacketTruth>,

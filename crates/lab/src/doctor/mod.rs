@@ -102,7 +102,7 @@ impl Examination {
     }
 }
 
-/// Looks at everything. Without root this process enters a user namespace, so it is to be called
+/// Checks everything. Without root this process enters a user namespace, so it must be called
 /// before any thread is started.
 pub fn examine() -> Examination {
     let mut findings = network::examine();

@@ -21,7 +21,7 @@ const CONGESTION_DEFAULT: &str = "cubic";
 /// Both of them belong to every table of results that compares.
 const CONGESTION_COMPARED: [&str; 2] = ["reno", "bbr"];
 
-/// What to do where the kernel refuses root.
+/// The remedy where the kernel refuses root.
 const OUTSIDE: &str = "run it outside of a container, or in one with --privileged";
 
 /// Tries all of them, each only where those before it allow it. Without root this process enters a

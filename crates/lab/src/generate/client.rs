@@ -44,8 +44,8 @@ impl Client {
     /// their order. Setting `stop` ends the run within a twentieth of a second.
     ///
     /// # Errors
-    /// One line: the plan is out of order or asks too much of the protocol, or the system refuses
-    /// an event queue. What befalls single connections is in their executions.
+    /// One line: the plan is out of order or exceeds the limits of the protocol, or the system
+    /// refuses an event queue. Failures of single connections are in their executions.
     pub fn run(
         &self,
         connections: &[PlannedConnection],

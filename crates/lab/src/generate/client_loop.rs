@@ -30,7 +30,7 @@ use nilometer_linux::epoll::{
     BROKEN, EDGE, Epoll, Event, PEER_CLOSED, PromptTimers, READABLE, WRITABLE,
 };
 
-/// How often connections that stand still are looked at.
+/// How often idle connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 /// The longest wait, so that `stop` is seen.
 const WAIT_MAX: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ const FIRST_WINDOW_BYTES: u64 = 32_768;
 /// The most that one read takes.
 const SINK_BYTES: usize = 1 << 20;
 
-/// What one event loop has to perform, and within which limits.
+/// The work of one event loop, and its limits.
 pub(super) struct Share<'a> {
     /// The whole plan.
     pub plan: &'a [PlannedConnection],
@@ -239,7 +239,7 @@ impl<'a> Player<'a> {
         self.finish(key, outcome);
     }
 
-    /// Looks at the connections that stood still: reads what the quiet ones hold, ends the dead.
+    /// Checks idle connections: reads what the quiet ones hold, ends the dead ones.
     fn sweep(&mut self, now: Instant) {
         for place in 0..self.open.places() {
             let Some(key) = self.open.key_at(place) else { continue };
@@ -268,7 +268,7 @@ impl<'a> Player<'a> {
         self.live.end(outcome == Outcome::Completed);
     }
 
-    /// Closes what is open and hands back the account.
+    /// Closes open connections and returns the account.
     fn close(mut self) -> Vec<Execution> {
         for place in 0..self.open.places() {
             let Some(key) = self.open.key_at(place) else { continue };

@@ -38,7 +38,7 @@ pub(super) enum Advance {
 pub(super) enum Trouble {
     /// The bytes are no request, or the request is longer or shorter than it announced.
     BadRequest,
-    /// The kernel's word; `WouldBlock` where nothing is wrong.
+    /// The kernel's error; `WouldBlock` where nothing is wrong.
     Io(io::Error),
 }
 
@@ -65,13 +65,13 @@ pub(super) struct Connection {
     pub since: Instant,
     /// Bytes of the answer handed to TCP.
     pub sent_bytes: u64,
-    /// Of them, those that were not acknowledged when the kernel was last asked, or were sent since.
+    /// Those of them that were unacknowledged at the last query of the kernel, or were sent since.
     pub under_way_bytes: u64,
     /// The window that it is in, from the first look after its request had begun.
     pub window: Option<Window>,
     /// The client will send no more.
     pub peer_closed: bool,
-    /// How often it was looked at for room, in vain, since it was held; none where it is not.
+    /// How often it was checked for room in vain since it was held; none where it is not.
     pub held: Option<u32>,
     request: [u8; REQUEST_BYTES],
     size_bytes: u64,
@@ -101,7 +101,7 @@ impl Connection {
         self.received_bytes + self.sent_bytes - self.under_way_bytes
     }
 
-    /// What it has carried for its time, in bytes a second.
+    /// Its average rate so far, in bytes a second.
     pub fn rate(&self, now: Instant) -> f64 {
         let age = now.saturating_duration_since(self.since).as_secs_f64();
         self.carried_bytes() as f64 / age.max(1e-3)
@@ -216,7 +216,7 @@ mod tests {
             assert!(matches!(full, Err(Trouble::Io(_))), "there is more than buffers hold");
             thread::sleep(Duration::from_millis(1));
         }
-        // The client's buffer takes in what it can; what is held after that stays.
+        // The client's buffer accepts what it can; bytes still held after that stay.
         let mut settled = open.ask();
         while settled != open.under_way_bytes || open.under_way_bytes == open.sent_bytes {
             thread::sleep(Duration::from_millis(50));

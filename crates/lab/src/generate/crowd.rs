@@ -23,7 +23,7 @@ struct Members {
     places: Vec<u32>,
 }
 
-/// Where a place stands in its holder's list.
+/// The position of a place in its holder's list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seat {
     list: u32,

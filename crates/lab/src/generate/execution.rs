@@ -17,7 +17,7 @@ pub struct ClientConfig {
     pub origin: Instant,
     /// How long after the last planned start transfers may still finish.
     pub drain: Duration,
-    /// How long a connection may stand still before it counts as timed out.
+    /// How long a connection may be idle before it counts as timed out.
     pub idle: Duration,
     /// Connections that may be open at once, over all threads; later ones start late.
     pub open_max: usize,
@@ -52,7 +52,7 @@ pub enum Outcome {
     Refused,
     /// The other end, or a box between, broke the connection.
     Reset,
-    /// It stood still for longer than the configured patience, or than the kernel's.
+    /// It was idle for longer than the configured timeout, or the kernel's.
     TimedOut,
     /// The server's end of file came early, or it sent too much.
     SizeMismatch,
@@ -94,8 +94,8 @@ impl Execution {
         }
     }
 
-    /// Why the connection failed, in the kernel's words where they are its; none where it did not, or
-    /// where the run ended before it could.
+    /// Why the connection failed, with the kernel's message if there is one; none where it did not
+    /// fail, or where the run ended first.
     pub fn failure(&self) -> Option<String> {
         let errno = match self.outcome {
             Outcome::Completed | Outcome::Unfinished | Outcome::NotStarted => return None,

@@ -18,7 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How many must have been tried by then.
 pub const TRIED_MIN: u64 = 10;
 
-/// How often the counters are looked at.
+/// How often the counters are checked.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Whether nothing has been established although enough was tried for long enough.

@@ -42,7 +42,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 10 s for a request's beginning, 250 bytes a second over 60 s, 256 MiB under way.
+    /// 10 s for a request's header, 250 bytes a second over 60 s, 256 MiB under way.
     fn default() -> Limits {
         Limits {
             request_time: Duration::from_secs(10),

@@ -10,7 +10,7 @@
 //! Both sizes have 48 bits (Harpoon's had 31, and ended at 2 GiB), with a ceiling of
 //! [`SIZE_MAX_BYTES`] so that no stranger makes a server send, or listen, for ever.
 
-/// Length of what a request begins with, in bytes; no request is shorter.
+/// Length of a request's header, in bytes; no request is shorter.
 pub const REQUEST_BYTES: usize = 16;
 
 /// The largest file that can be requested, and the longest request: 1 TiB.
@@ -47,7 +47,7 @@ impl Request {
         Request { bytes: request_bytes.max(REQUEST_BYTES as u64), size_bytes }
     }
 
-    /// What it begins with. Both sizes are at most [`SIZE_MAX_BYTES`].
+    /// Its header. Both sizes are at most [`SIZE_MAX_BYTES`].
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..3].copy_from_slice(&MAGIC);

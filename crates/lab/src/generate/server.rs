@@ -76,7 +76,7 @@ pub struct ServerReport {
     pub bad_requests: u64,
     /// Connections that the client, or a box between, broke.
     pub broken: u64,
-    /// Connections given up because the beginning of their request took too long.
+    /// Connections given up because the header of their request took too long.
     pub timed_out: u64,
     /// Connections given up because they carried less than the lowest rate.
     pub too_slow: u64,

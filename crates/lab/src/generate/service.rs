@@ -22,9 +22,9 @@ use nilometer_linux::epoll::{
 };
 use nilometer_linux::prefix::Prefix;
 
-/// How often all connections are looked at; oftener where limits are shorter than four of these.
+/// How often all connections are checked; more often where limits are shorter than four of these.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How soon a connection that is held is looked at again, the first time.
+/// How soon a held connection is checked again, the first time.
 const HOLD: Duration = Duration::from_millis(2);
 /// That time doubles so often, while nothing is acknowledged.
 const HOLD_DOUBLINGS_MAX: u32 = 7;
@@ -71,7 +71,7 @@ pub(super) struct Service<'a> {
     waiting: VecDeque<(Socket, Prefix)>,
     /// All accounts; none where nothing bounds them.
     under_way: Option<UnderWay>,
-    /// Connections with no room for more under way, and when each is looked at again.
+    /// Connections with no room for more bytes under way, and when each is checked again.
     held: BinaryHeap<Reverse<(Instant, u64)>>,
     live: &'a LiveCounters,
     sink: Sink,
@@ -109,7 +109,7 @@ impl<'a> Service<'a> {
     /// Serves until `stop` is set.
     ///
     /// # Errors
-    /// The system cannot wait, or accepted sockets are not as was asked.
+    /// The system cannot wait, or accepted sockets are not configured as requested.
     pub fn perform(&mut self, stop: &AtomicBool) -> Result<()> {
         self.listen(true)?;
         let limits = self.server.config.limits.as_ref();
@@ -181,7 +181,7 @@ impl<'a> Service<'a> {
             let (socket, caller) = match socket::accept(&self.server.listeners[listener]) {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return Ok(()),
-                // No descriptor or no memory: what waits is tried again a little later.
+                // No descriptor or no memory: waiting connections are retried a little later.
                 Err(_) => {
                     self.accept_again_at = Instant::now() + WAIT_MAX;
                     return self.listen(false);
@@ -212,8 +212,8 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Frees a place of the address that holds most, if that is fair to `newcomer`: of the connection
-    /// that has carried least for its time, and of those the oldest.
+    /// Frees a place of the address that holds most, if fairness to `newcomer` allows it: that of the
+    /// connection with the lowest rate, and among those the oldest.
     fn make_room(&mut self, newcomer: Prefix) -> bool {
         let now = Instant::now();
         let mut least: Option<(f64, Instant, Key)> = None;
@@ -302,7 +302,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Asks the kernel what a connection has under way; whether that has become less.
+    /// Queries the kernel for a connection's bytes under way; returns whether they have become fewer.
     fn ask(&mut self, key: Key) -> bool {
         let Some(open) = self.open.get_mut(key) else { return false };
         let before = open.ask();
@@ -312,7 +312,7 @@ impl<'a> Service<'a> {
         open.under_way_bytes < before
     }
 
-    /// Sees to it that a connection without room is looked at again, soon at first.
+    /// Schedules the next check of a connection without room, soon at first.
     fn hold(&mut self, key: Key, now: Instant) {
         let Some(open) = self.open.get_mut(key) else { return };
         if open.held.is_none() {
@@ -346,7 +346,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Where there are limits, looks at every connection: whether it is in time, and carries what it must.
+    /// Where there are limits, checks every connection: whether it is in time, and fast enough.
     fn sweep(&mut self, now: Instant) {
         let Some(reserve) = self.under_way.as_ref().map(UnderWay::reserve) else { return };
         for place in 0..self.open.places() {

@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What a socket with these options reads back as its congestion control.
+    /// The congestion control that a socket with these options reads back.
     ///
     /// # Errors
     /// One line: the kernel lacks the congestion control, or there is no such interface.
@@ -127,7 +127,7 @@ impl Dialer {
             socket.bind_device(Some(device.as_bytes()))?;
         }
         if segment_bytes > 0 {
-            // What is announced counts the options of each segment.
+            // The announced size includes the options of each segment.
             let options = if has_time_stamps { TIME_STAMP_BYTES } else { 0 };
             socket.set_tcp_mss(u32::from(segment_bytes) + options)?;
         }
@@ -273,7 +273,7 @@ pub fn pace(socket: &Socket, bytes_per_second: Option<u64>) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has a listening socket drop every packet that comes to it, so that no SYN is answered.
+/// Makes a listening socket drop every packet, so that no SYN is answered.
 ///
 /// # Errors
 /// The kernel's.
@@ -283,7 +283,7 @@ pub fn answer_nobody(listener: &Socket) -> io::Result<()> {
     listener.attach_filter(&[SockFilter::new(code, 0, 0, 0)])
 }
 
-/// Has a connected socket overhear resets, or no more.
+/// Makes a connected socket ignore resets, or stop ignoring them.
 ///
 /// # Errors
 /// The kernel's.
@@ -303,11 +303,11 @@ pub fn overhear_resets(socket: &Socket, overhears: bool) -> io::Result<()> {
     ])
 }
 
-/// A listening socket at `address`, which may be one that a route makes local. Where `aborts`, what it
-/// accepts is reset when it is closed with anything under way.
+/// A listening socket at `address`, which may be one that a route makes local. With `aborts`, accepted
+/// sockets are reset when they are closed with bytes under way.
 ///
 /// # Errors
-/// One line: the port is taken, the address is not this host's, the options do not hold.
+/// One line: the port is taken, the address is not this host's, the options do not take effect.
 pub fn listen(address: SocketAddr, options: &Options, aborts: bool) -> Result<Socket> {
     let socket = open(Domain::for_address(address)).context("cannot open a TCP socket")?;
     if address.is_ipv6() {

@@ -14,7 +14,7 @@
 
 /// The smallest reserve of a place, in bytes.
 pub const RESERVE_MIN_BYTES: u64 = 4_096;
-/// The part of what is free that one connection may hold of it: an eighth.
+/// The part of the free bytes that one connection may hold: an eighth.
 const FREE_SHARE: u64 = 8;
 
 /// The sum of all accounts, as far as it concerns others.

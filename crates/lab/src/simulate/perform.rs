@@ -31,7 +31,7 @@ pub struct Sweep {
     pub scenarios: Vec<Scenario>,
     /// The traffic models of each point's scenario.
     pub models: Vec<Vec<TrafficModel>>,
-    /// What the routers of each point's scenario are.
+    /// The routers' files of each point's scenario.
     pub routers: Vec<RouterFiles>,
     /// All runs.
     pub runs: Vec<Run>,
@@ -47,7 +47,7 @@ pub struct Performed {
     pub unbalanced: Vec<Run>,
 }
 
-/// Where the files lie that a scenario names.
+/// The folder of the files that a scenario names.
 fn beside(template: &Template) -> &Path {
     Path::new(&template.label).parent().unwrap_or(Path::new(""))
 }
@@ -90,7 +90,7 @@ impl Sweep {
         Ok(Sweep { template, points, scenarios, models, routers, runs })
     }
 
-    /// The routers' files that lie beside the scenario's own, by their names, each once.
+    /// The routers' files beside the scenario's own, by their names, each once.
     pub fn router_files(&self) -> BTreeMap<&str, &str> {
         self.routers.iter().flat_map(RouterFiles::beside).collect()
     }

@@ -23,7 +23,7 @@ const CONFIDENCE: f64 = 0.95;
 /// The file that has it, in the directory of results.
 pub const RESULT_FILE: &str = "result.json";
 
-/// What all runs of a command came to.
+/// The result of all runs of a command.
 #[derive(Debug, Serialize)]
 pub struct SimulationResult {
     /// [`FORMAT`].
@@ -48,7 +48,7 @@ pub struct SimulationResult {
     pub interrupted: bool,
     /// SHA-256 over every run's point, seed, journal and flows, in order; hexadecimal.
     pub digest: String,
-    /// What was planned of traffic models, by run; nothing where no scenario has any.
+    /// The plans of traffic models, by run; empty where no scenario has any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<RunPlans>,
     /// Packets wholly transmitted on a link, all links and all runs together.
@@ -80,7 +80,7 @@ pub struct RunPlans {
     pub digests: Vec<String>,
 }
 
-/// Parameters as keys of the object that they stand in.
+/// Parameters as keys of the object that contains them.
 #[derive(Clone, Debug)]
 pub struct Keys(pub Parameters);
 
@@ -115,7 +115,7 @@ pub struct PointResult {
     pub loss_ratio: f64,
     /// Around the mean.
     pub loss_ratio_ci: Option<f64>,
-    /// What the bottleneck transmitted by what it could have.
+    /// The bottleneck's transmitted bits divided by its capacity.
     pub utilisation: f64,
     /// Packets that waited at the bottleneck.
     pub mean_queue_packets: f64,

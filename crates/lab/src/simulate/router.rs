@@ -70,7 +70,7 @@ impl RouterFiles {
         Ok(())
     }
 
-    /// The files that lie in the folder itself, by their names, and their texts.
+    /// The files in the folder itself, by their names, and their texts.
     pub fn beside(&self) -> impl Iterator<Item = (&str, &str)> {
         self.read.iter().filter_map(|(_, name, file)| {
             let is_beside = Path::new(name).components().count() == 1;

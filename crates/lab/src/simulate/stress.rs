@@ -36,7 +36,7 @@ struct Letters {
     /// Whether packets cross the fabric as ATM cells.
     #[serde(default)]
     cells: bool,
-    /// From an announcement to when it is heard.
+    /// The delay from an announcement to its reception.
     broadcast_delay: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct StressPoint {
     pub packet_hops: Option<u64>,
     /// All sets of equations.
     pub variants: Vec<VariantRow>,
-    /// What came of every period, under equations 1 to 4; a file of its own.
+    /// The state after every period, under equations 1 to 4; a file of its own.
     #[serde(skip)]
     pub series: Vec<Row>,
     /// What was run.
@@ -95,7 +95,7 @@ pub struct StressPoint {
     pub is_balanced: bool,
 }
 
-/// What a stress test came to: the keys of its only point at the top, or a list of points.
+/// The result of a stress test: the keys of its only point at the top, or a list of points.
 #[derive(Debug, Serialize)]
 pub struct StressReport {
     /// [`FORMAT`].
@@ -108,7 +108,7 @@ pub struct StressReport {
     pub tool: String,
     /// Of the file; nothing is left to chance.
     pub seed: u64,
-    /// SHA-256 over what came of every period at every point; hexadecimal.
+    /// SHA-256 over the states after every period at every point; hexadecimal.
     pub digest: String,
     /// Packets wholly sent by a source or on an output's link, all points and variants together.
     pub packet_hops: u64,

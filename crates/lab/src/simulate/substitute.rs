@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use nilometer_sim::refusal::hint;
 use toml::{Table, Value};
 
-/// What a name ends with, and the unit that this means.
+/// Endings of names, and the units that they mean.
 const UNITS: [(&str, &str); 8] = [
     ("_ms", "ms"),
     ("_us", "us"),
@@ -55,7 +55,7 @@ impl Reference<'_> {
         Ok(Some(Reference { factor, name, unit }))
     }
 
-    /// What stands in its place, at a key of this name.
+    /// The value that replaces it, at a key of this name.
     fn resolve(&self, key: &str, parameters: &[(String, Value)]) -> Result<Value> {
         let known = parameters.iter().find(|(name, _)| name == self.name);
         let Some((_, value)) = known else {
@@ -102,7 +102,7 @@ pub fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Puts `parameters` into all strings below `tree`.
+/// Substitutes `parameters` in all strings below `tree`.
 ///
 /// # Errors
 /// Names that are no parameter, units that do not fit; one line with the key.

@@ -29,7 +29,7 @@ pub struct Run {
     pub seed: u64,
 }
 
-/// What came of a run, or nothing where it was not made or not ended.
+/// The outcome of a run, or nothing where it was not started or not completed.
 pub type Made = Option<Outcome>;
 
 /// Every run of the points' scenarios: each point's seeds follow each other.

@@ -205,7 +205,7 @@ impl Template {
     /// The scenario at a point of the sweep.
     ///
     /// # Errors
-    /// One line with the table and what is wrong in it.
+    /// One line with the table and the error in it.
     pub fn scenario(&self, point: &Parameters) -> Result<Scenario> {
         let mut tree = self.tree.clone();
         substitute(&mut tree, point).map_err(|error| anyhow!("{}: {error}", self.label))?;
@@ -309,7 +309,7 @@ fn is_like(value: &Value, default: &Value) -> bool {
     value.same_type(default) || (number(value) && number(default))
 }
 
-/// What was typed, as a value of the default's type.
+/// The typed text as a value of the default's type.
 fn typed(text: &str, default: &Value) -> Result<Value> {
     match default {
         Value::String(_) => Ok(Value::String(text.to_owned())),

@@ -28,7 +28,7 @@ use crate::trial::outcome::Delay;
 
 /// Default rates, frames a second.
 pub const RATES: [f64; 7] = [500.0, 10e3, 40e3, 70e3, 150e3, 300e3, 500e3];
-/// The sizes likewise, with their check sequences.
+/// The default sizes, with their check sequences.
 pub const SIZES: [u16; 4] = [64, 92, 512, 1_518];
 /// How often a point is tried until it is valid.
 pub const TRIES: u32 = 3;
@@ -132,7 +132,7 @@ impl Wanted {
     /// Checks the settings.
     ///
     /// # Errors
-    /// One line names what is wrong and what it may be.
+    /// One line names the invalid value and the valid ones.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.pps.is_empty() && !self.frame_bytes.is_empty(), "name a rate and a size");
         for &pps in &self.pps {
@@ -173,7 +173,7 @@ fn trial(stream: &StreamSettings, instrument: Instrument, stop: &Arc<AtomicBool>
     Ok(through(&Asked::wire(), streams, (instrument, WAIT), None, (None, stop))?.0)
 }
 
-/// Holds both ways of waiting against each other.
+/// Compares both ways of waiting.
 fn choose(
     wanted: &Wanted,
     stamping: Stamping,
@@ -227,7 +227,7 @@ fn point(
         let seen = trial(&stream, instrument, stop)?;
         let one = StreamOutcome::of(&seen.streams[0], &stream);
         let mut why = one.why;
-        // A wire loses nothing: what is missing the instrument has lost.
+        // A wire loses nothing: the instrument has lost any missing frames.
         if one.packets.lost > 0 && why.is_empty() {
             why.push(format!("the bare wire lost {} frames", one.packets.lost));
         }

@@ -41,7 +41,7 @@ pub fn render(calibration: &Calibration) -> String {
     page::document("Calibration over the bare wire", &body)
 }
 
-/// What came of it, in one sentence; words between stars are set apart.
+/// The outcome, in one sentence; words between stars are emphasised.
 pub fn sentence(calibration: &Calibration) -> String {
     let valid = || calibration.points.iter().filter(|point| point.valid);
     let noise = || valid().filter_map(|point| point.noise_ns);

@@ -16,7 +16,7 @@ pub struct Watch {
 pub struct MachineSeen {
     /// The share of its processors' time that a hypervisor took.
     pub stolen_share: f64,
-    /// What the kernel's receiving dropped and broke off, of all interfaces.
+    /// Frames dropped and rounds cut short by the kernel's receive path, over all interfaces.
     pub softnet: Softnet,
 }
 

@@ -53,7 +53,7 @@ pub struct StreamConfig {
     pub seed: u64,
     /// The device under test.
     pub dut: DutKind,
-    /// What the device `fault` does to packets.
+    /// The specification of the device `fault`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultSpec>,
     /// A ROUTER.toml for the device `nilometer`; in a STREAM.toml, seen from its folder.
@@ -65,7 +65,7 @@ pub struct StreamConfig {
     /// The ELF object of the device `xdp`; in a STREAM.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Where the device `external` stands.
+    /// The interfaces of the device `external`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
     /// Frames a second on average, in each direction. Of a capture its own rate where absent; 10,000 otherwise.
@@ -79,7 +79,7 @@ pub struct StreamConfig {
     pub flows: u32,
     /// When frames are due, and which sizes they have.
     pub pattern: Pattern,
-    /// Whether a second stream goes the other way.
+    /// Whether a second stream runs in the other direction.
     pub both: bool,
     /// What takes stamps.
     pub stamps: StampChoice,

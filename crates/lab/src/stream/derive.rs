@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &str, u16); 7] = [
     ("constant-40", "constant", 64),
     ("constant-trimodal", "trimodal", 64),
 ];
-/// What a frame has beside its IP packet, its check sequence included.
+/// Bytes of a frame besides its IP packet, its check sequence included.
 const LINK_BYTES: f64 = 18.0;
 
 /// A stream, and what to call it.
@@ -75,7 +75,7 @@ impl Load {
     }
 }
 
-/// Reads what a lab run offered.
+/// Reads the load that a lab run offered.
 ///
 /// # Errors
 /// When the directory has no result of a lab run.
@@ -90,7 +90,7 @@ pub fn read(results: &Path) -> Result<(Outcome, Load)> {
 /// The streams of that bit rate, from the clients to the servers, for the device and by the seed of the run.
 ///
 /// # Errors
-/// When a rate is beyond what is sent.
+/// When a rate is too high to be sent.
 pub fn derive((dut, seed): (&str, u64), bps: f64, seconds: f64) -> Result<Vec<Derived>> {
     let derived = SETTINGS.map(|(name, pattern, frame_bytes)| {
         let mut config = StreamConfig {

@@ -31,7 +31,7 @@ use crate::wiring::check::{Families, ensure_wired};
 pub struct Asked {
     /// The kind.
     pub dut: DutKind,
-    /// What a fault box does.
+    /// The specification of a fault box.
     pub fault: Option<FaultSpec>,
     /// The file of our router, if one is given.
     pub router: Option<RouterFile>,
@@ -39,7 +39,7 @@ pub struct Asked {
     pub rules: Option<Rules>,
     /// The XDP programs of a device that is one, if they are given.
     pub program: Option<XdpObject>,
-    /// Where an external device stands.
+    /// The interfaces of an external device.
     pub external: Option<ExternalSection>,
     /// The seed of a device that draws by chance.
     pub seed: u64,
@@ -88,7 +88,7 @@ impl Asked {
     }
 }
 
-/// What the testbed for a device is to look like.
+/// The configuration of the testbed for a device.
 pub fn testbed_config(asked: &Asked) -> TestbedConfig {
     let usual = TestbedConfig::default();
     // (A stream is of IPv4; neighbours and routes of the other family would be of no use.)
@@ -167,7 +167,7 @@ impl<'a> Device<'a> {
         Ok(Device { router, fault, processes, _programs: programs })
     }
 
-    /// The traffic begins at that moment: what the device does by the clock, it does from then on.
+    /// The traffic begins at this moment: the device's timetable starts then.
     pub fn traffic_begins(&self, at: Instant) {
         if let Some(fault) = &self.fault {
             fault.watch_from(at);

@@ -22,7 +22,7 @@ pub struct End<'a> {
     pub network: Network,
     /// The interface's link-layer address.
     pub mac: MacAddress,
-    /// The link-layer address to which the device wants frames from this end.
+    /// The device's link-layer address for frames from this end.
     pub gateway: MacAddress,
 }
 
@@ -87,7 +87,7 @@ fn network(pools: &[nilometer_linux::prefix::Prefix], whose: &str) -> Result<Net
     Ok(Network { address, length: pool.length() })
 }
 
-/// A network as the stamping programs want it.
+/// A network in the form that the stamping programs need.
 pub(super) fn source(network: Network) -> (Ipv4Addr, u8) {
     (network.address, network.length)
 }

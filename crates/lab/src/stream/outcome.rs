@@ -80,7 +80,7 @@ pub struct StreamOutcome {
     pub packets: PacketCounts,
     /// From sent to received, of frames that came unharmed.
     pub delay_ns: Option<Delay>,
-    /// From due to received, likewise.
+    /// From due to received, of frames that came unharmed.
     pub delay_scheduled_ns: Option<Delay>,
     /// From due to sent.
     pub pacing_ns: Option<Pacing>,
@@ -139,7 +139,7 @@ pub struct Outcome {
     pub transmit: Transmission,
     /// Frames a second that were due, both directions together.
     pub offered_pps: f64,
-    /// Frames a second that were sent, likewise.
+    /// Frames a second that were sent, by the same stream.
     pub sent_pps: f64,
     /// By fate, likewise.
     pub packets: PacketCounts,
@@ -158,10 +158,10 @@ pub struct Outcome {
     pub valid: bool,
     /// Why not.
     pub why: Vec<String>,
-    /// What the device did wrong and when it began, and what else should be known of the run.
+    /// The device's faults and when they began, and other warnings about the run.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The most frames in the receiver's ring at once, and how many it holds.
+    /// The most frames in the receiver's ring at once, and its capacity.
     pub ring: [u64; 2],
     /// What a hypervisor took of the processors, in percent.
     pub stolen_percent: f64,

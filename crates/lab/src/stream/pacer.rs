@@ -28,9 +28,9 @@ const SLEEP_MIN_NS: u64 = 100_000;
 const TURN_NS: u64 = 8_000;
 /// The call that makes live frames begins so long before the first frame is due, ns: it takes a while to get going.
 const LIVE_EARLY_NS: u64 = 5_000_000;
-/// How often it is looked how far the program is.
+/// How often the program's progress is checked.
 const LIVE_WATCH: Duration = Duration::from_millis(1);
-/// What is wrong where the other end of the link takes no live frames.
+/// The error where the other end of the link takes no live frames.
 const NO_NAPI: &str = "the link took none of the live frames: let the port at its other end receive by NAPI (ethtool -K \
                        PORT gro on), or send by --transmit socket";
 /// The longest sleep, so that a stop is noticed, ns.
@@ -49,7 +49,7 @@ pub struct Paced {
     pub refused: u64,
     /// When the last was due, ns after the beginning.
     pub last_due_ns: u64,
-    /// When the last was sent, likewise.
+    /// When the last was sent, on the same clock.
     pub last_sent_ns: u64,
 }
 
@@ -128,7 +128,8 @@ pub(super) fn pace(
 
 /// Sends an even stream as live frames, likewise. The kernel runs the program that makes them for some time in a call.
 ///
-/// The interface's counter of frames that were sent is read by `taken`: what a link does not take shows there alone.
+/// The interface's counter of frames that were sent is read by `taken`: frames that a link does not take show only
+/// there.
 ///
 /// # Errors
 /// When the kernel does not run it, or the link takes none of its frames.

@@ -48,7 +48,7 @@ pub(super) fn render(
     page::document(&format!("A stream through {}", outcome.dut), &body)
 }
 
-/// What came of it, in one sentence; words between stars are set apart.
+/// The outcome, in one sentence; words between stars are emphasised.
 pub fn sentence(outcome: &Outcome) -> String {
     let packets = &outcome.packets;
     let percent = 100.0 * packets.lost as f64 / packets.entered.max(1) as f64;

@@ -29,7 +29,7 @@ pub enum Reading {
     Polling,
 }
 
-/// How long it sleeps between looks.
+/// How long it sleeps between reads.
 const REST: Duration = Duration::from_micros(500);
 const _: () = assert!(RUN_AT == TAG_AT && PLACE_AT == TAG_AT + 4, "both say where a tag is");
 
@@ -58,9 +58,9 @@ pub(super) struct StreamAccount<'a> {
 /// How long the receiver waits for the last frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// At least so long after the last was sent, for copies of what has come.
+    /// The least wait after the last frame was sent, for copies of received frames.
     pub settle: Duration,
-    /// At most so long, for what has not.
+    /// The longest wait, for frames not yet received.
     pub wait: Duration,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn receive(
 }
 
 impl StreamAccount<'_> {
-    /// Reads what there is; how much it was.
+    /// Reads the frames and stamps that are there; returns how many there were.
     fn turn(&mut self, origin_ns: u64) -> Result<usize> {
         let StreamAccount { ledger, departures, arrivals, .. } = self;
         let mut told = Told {
@@ -150,7 +150,7 @@ impl StreamAccount<'_> {
         Ok(moved)
     }
 
-    /// The stream is over: decides what is still open.
+    /// The stream is over: decides the fates still open.
     pub fn finish(&mut self, paced: &Paced) {
         let mut told = Told {
             direction: self.direction,
@@ -171,7 +171,7 @@ fn sequence_of(arrival: &Arrival<'_>, maker: &FrameMaker) -> Option<u64> {
     (tag.run == maker.run() && tag.stream == maker.stream()).then_some(tag.sequence)
 }
 
-/// Whether it is a frame of the run's other stream, which came back to where that comes from.
+/// Whether it is a frame of the run's other stream that came back to its sender.
 fn is_other_streams(arrival: &Arrival<'_>, maker: &FrameMaker) -> bool {
     let bytes = arrival.frame.get(TAG_AT..TAG_AT + TAG_BYTES);
     let bytes: Option<&[u8; TAG_BYTES]> = bytes.and_then(|bytes| bytes.try_into().ok());

@@ -23,7 +23,7 @@ const PIECE: usize = 4_096;
 /// Rows that may wait for the writer: those of some seconds at a million a second, so that a busy machine makes it late and
 /// costs no row. Their memory is used only as far as they do wait.
 const WAITING_MAX_BYTES: u64 = 1 << 30;
-/// And no more than this share of the memory that is free.
+/// And no more than this share of the free memory.
 const WAITING_SHARE: u64 = 4;
 
 /// Where rows are offered.

@@ -218,7 +218,7 @@ fn calibrated(
     let mut sum = Outcome { directions: directions(&seen, &short), ..Outcome::default() };
     together(&mut sum, &seen);
     let Outcome { delay_ns, valid, why, .. } = sum;
-    // (What may not be believed is no measure of the instrument.)
+    // (An invalid calibration is no measure of the instrument.)
     let noise_ns = noise_ns(delay_ns).filter(|_| valid);
     Ok(Some((WireOutcome { delay_ns, noise_ns, valid, why }, seen)))
 }
@@ -295,7 +295,7 @@ pub fn run(
         Some(directory) => {
             match kept(config, options, directory, (&outcome, &seen, wire), is_interrupted) {
                 Ok(kept) => Some(kept),
-                // (The result is printed whatever becomes of the disk.)
+                // (The result is printed even if the disk fails.)
                 Err(why) => {
                     outcome.warnings.push(format!("the results are not kept: {why:#}"));
                     None
@@ -359,7 +359,7 @@ fn kept(
     Ok(if is_interrupted { directory.keep() } else { directory.finish()? })
 }
 
-/// What the device itself adds to the median of the delay, by the wire beside it.
+/// The device's own part of the median delay, compared with the wire.
 pub fn added_ns(outcome: &Outcome) -> Option<i64> {
     let wire = outcome.wire.as_ref().filter(|wire| wire.valid)?.delay_ns?;
     Some(outcome.delay_ns?.p50 as i64 - wire.p50 as i64)

@@ -64,7 +64,7 @@ fn impossible(stream: &StreamSettings, stamping: Stamping) -> Option<&'static st
 /// Chooses for streams that differ in their direction alone.
 ///
 /// # Errors
-/// When live frames are chosen for what they cannot be.
+/// When live frames are chosen for a pattern that they cannot send.
 pub fn transmit(
     choice: TransmitChoice,
     streams: &[StreamSettings],

@@ -36,7 +36,7 @@ use super::transmit::{self, Transmit};
 const LEAD: Duration = Duration::from_millis(50);
 /// Frames that came back are kept until they are read, this many.
 const RETURNED: usize = 1 << 10;
-/// How long copies of what has come are waited for.
+/// How long copies of received frames are waited for.
 const SETTLE: Duration = Duration::from_millis(30);
 /// Stamps of departures for this many seconds are kept until they are read: few, as a ring that fits a
 /// cache costs the sender less.
@@ -78,7 +78,8 @@ pub struct Trial<'a> {
     pub apart: &'a [i32],
     /// The run number in its tags ([`new_run`]).
     pub run: u32,
-    /// How long the last frames are waited for, beyond their stay in the device: what comes later is lost.
+    /// How long the last frames are waited for, beyond their stay in the device: later frames count as
+    /// lost.
     pub wait: Span,
     /// Where rows are offered.
     pub rows: Option<&'a Rows>,
@@ -234,7 +235,7 @@ enum Sending {
     Live(Box<LiveSender>, Even, u64),
 }
 
-/// The stamps of what leaves, and its sender.
+/// The departure stamps, and the sender.
 fn departures(trial: &Trial<'_>, way: usize, maker: &FrameMaker) -> Result<(Departures, Sending)> {
     let (stream, end) = (&trial.streams[way], &trial.ends[way]);
     let kept = (stream.pps * DEPARTURES_S) as usize;
@@ -295,7 +296,7 @@ fn account<'a>(
     })
 }
 
-/// The stamps of what comes back to the sender's end, where nothing else is received there.
+/// The stamps of frames that come back to the sender's end, where nothing else is received there.
 fn returned(trial: &Trial<'_>, way: usize, watched: Watched) -> Result<Option<Arrivals>> {
     let (stamping, end) = (trial.instrument.stamping, &trial.ends[way]);
     if stamping != Stamping::Driver || trial.streams.len() > 1 {

@@ -32,7 +32,7 @@ pub struct RunRecord<'a> {
     pub router: Option<&'a RouterFile>,
     /// The round trips of the original, where they are played.
     pub round_trips: Option<RoundTripsOutcome>,
-    /// What was warned of before the traffic began.
+    /// The warnings before the traffic began.
     pub said: &'a [String],
     /// The original's part, where it was observed packet by packet.
     pub original: Option<&'a Original>,

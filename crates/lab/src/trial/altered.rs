@@ -46,7 +46,7 @@ pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> 
     Ok(())
 }
 
-/// Fits all of the original into [`FIT_S`]; what is to be reported of that.
+/// Fits all of the original into [`FIT_S`]; returns a warning to report.
 pub(super) fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
     let divisor = model.original_s() / FIT_S;
     match keep {
@@ -125,7 +125,7 @@ mod tests {
         for (before, after) in before.iter().zip(rate(&long)) {
             assert!((after / before - 1.0).abs() < 1e-3, "{before} became {after}");
         }
-        // What is shorter than a minute is played as it is.
+        // An original shorter than a minute is played unchanged.
         let mut short = model.clone();
         cut(&mut short, 30.0).expect("something is played");
         let whole = short.clone();

@@ -12,7 +12,7 @@ const COVERAGE_MIN: f64 = 0.95;
 /// Within which a copy's volume has to be, for `--check`.
 const VOLUME_RATIO: core::ops::RangeInclusive<f64> = 0.95..=1.05;
 
-/// What `--check` holds a run to, beside bounds that are fixed.
+/// The configurable bounds of `--check`; others are fixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Whether laws with too few samples to judge may pass.
@@ -61,7 +61,7 @@ fn against_the_original(outcome: &Outcome, allows_few: bool) -> Vec<String> {
     found
 }
 
-/// What the device did beyond its bounds.
+/// The device's violations of its bounds.
 fn of_the_device(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
     let mut found = Vec::new();
     let (lost, entered) = (outcome.packets.lost, outcome.packets.entered);
@@ -109,7 +109,7 @@ pub fn out_of_bounds(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
     if !outcome.execution.sizes_exact {
         found.push("file sizes are not byte-exact".to_owned());
     }
-    // What was under way when the part ended is under way when the copy does.
+    // Connections under way when the part ended are under way when the copy ends.
     let is_part = outcome.part.is_some();
     let cut = if is_part { outcome.execution.unfinished } else { 0 };
     if outcome.execution.completed + cut != outcome.connections {

@@ -21,7 +21,7 @@ use nilometer_wire::Time;
 /// How far the router's clock and the meter's may be apart, ns.
 const CLOCK_OFFSET_MAX_NS: u64 = 1_000_000;
 
-/// What is known of a router's flow offload.
+/// What the meter knows of a router's flow offload.
 #[derive(Clone, Debug)]
 pub struct OffloadObservation {
     /// The router's log; none if it offloads no flows.
@@ -63,7 +63,7 @@ impl DelaysByPath {
         DelaysByPath { observation, begins_ns, offloads: HashMap::new(), delays }
     }
 
-    /// Takes what the router has logged since.
+    /// Takes the router's log entries since the last call.
     pub fn drain_log(&mut self) {
         let Some(log) = self.observation.log.clone() else { return };
         for entry in log.take() {
@@ -124,7 +124,7 @@ impl DelaysByPath {
     }
 }
 
-/// What the meter calls a flow of IPv4 (others are not offloaded).
+/// The meter's number of an IPv4 flow (others are not offloaded).
 fn flow_of(key: &Key<u32>) -> u32 {
     let mut header = [0; 24];
     (header[0], header[3], header[9]) = (0x45, 24, key.protocol);

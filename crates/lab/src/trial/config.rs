@@ -68,10 +68,10 @@ pub struct LabConfig {
     pub keep: Keep,
     /// The device under test: `nilometer`, `linux`, `frr`, `fault` or `wire`.
     pub dut: DutKind,
-    /// What the device `fault` does to packets.
+    /// The specification of the device `fault`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultSpec>,
-    /// What a path in front of the device does to packets, whatever the device is.
+    /// The path in front of the device, whatever the device is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Paths>,
     /// The rules of the device `nftables`; in a LAB.toml, seen from its folder.
@@ -80,7 +80,7 @@ pub struct LabConfig {
     /// The ELF object of the device `xdp`; in a LAB.toml, relative to its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Where the device that the lab did not make stands.
+    /// The interfaces of an external device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
     /// A ROUTER.toml for our router, with the ports `client` and `server`; in a LAB.toml, relative to its folder.
@@ -92,7 +92,7 @@ pub struct LabConfig {
     pub hosts: HostKind,
     /// Replay the inputs of simulated hosts in virtual time, and compare every frame that they sent.
     pub replay_hosts: bool,
-    /// The scheduling class of what is timed: our router and the engines.
+    /// The scheduling class of timed threads: our router and the engines.
     pub scheduling: Class,
     /// The estimation.
     pub model: ModelSection,
@@ -313,10 +313,10 @@ pub fn check_program(program: Option<&Path>, dut: DutKind) -> Result<()> {
 }
 
 impl LabConfig {
-    /// Reads a LAB.toml; the router's file and traces, which it names from its own folder, are named from ours.
+    /// Reads a LAB.toml; paths in it, relative to its own folder, become relative to ours.
     ///
     /// # Errors
-    /// What is wrong with it, and in which line.
+    /// The error in it, and its line.
     pub fn read(path: &Path) -> Result<LabConfig> {
         let mut config: LabConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -335,7 +335,7 @@ impl LabConfig {
         Ok(config)
     }
 
-    /// Holds the numbers to what can be run.
+    /// Checks that the numbers are in range.
     ///
     /// # Errors
     /// The first field out of range, by its name.

@@ -25,7 +25,7 @@ use nilometer_files::input::records::{Progress, read_packets};
 
 /// Connections that are drawn from at most, some 400 bytes each.
 const SURVEYED_MAX: usize = 1 << 22;
-/// Packets of a draw that are put in order at most, some 120 bytes each.
+/// The most packets of a draw that are put in order, some 120 bytes each.
 const SPREAD_PACKETS_MAX: usize = 1 << 23;
 
 /// Reads packets by the clock of the original.
@@ -42,7 +42,7 @@ pub struct Draw {
     pub observed: Observed,
     /// All of the part, where no more than a draw of it could be kept.
     pub whole: Option<Amount>,
-    /// What a person should know of it.
+    /// A warning about it.
     pub warning: Option<InputWarning>,
 }
 
@@ -64,7 +64,7 @@ fn limits() -> DrawLimits {
     DrawLimits { connections: CONNECTIONS_MAX as u64, steps: STEPS_MAX as u64 }
 }
 
-/// Observes what was chosen.
+/// Observes the chosen part.
 ///
 /// # Errors
 /// Where an input cannot be read, or there is too much to draw from.
@@ -134,7 +134,7 @@ fn observe_within(
     Ok(Draw { observed, whole: Some(all), warning: Some(warning) })
 }
 
-/// Counts what is not TCP by the share that the observed TCP has of all of it.
+/// Scales the traffic other than TCP by the observed share of TCP.
 pub fn scale_beside(observed: &mut Observed, drawn: &Drawn) {
     let share = observed.tcp.octets as f64 / drawn.all.octets.max(1) as f64;
     for bin in [&mut observed.udp, &mut observed.others, &mut observed.headless] {
@@ -163,7 +163,7 @@ fn bound_ns(asked: &Asked) -> u64 {
     (asked.bound_s.unwrap_or(BOUND_S) * 1e9) as u64
 }
 
-/// What sessions are made of, from one moment on and before another, ns since 1970.
+/// The connections that form sessions, from one moment on and before another, ns since 1970.
 fn survey(
     reader: &Reader<'_>,
     [begins_ns, ends_ns]: [u64; 2],
@@ -276,7 +276,7 @@ mod tests {
     fn a_spread_is_of_the_whole_and_as_busy_as_it() {
         let (whole, chosen) = drawn_of(limits(), &Wanted::default());
         assert!(chosen.whole_s > 50.0 && whole.warning.is_none());
-        // Means over draws of different lengths: one draw of a hundred sessions has chance in it.
+        // Means over draws of different lengths: a single draw of a hundred sessions varies by chance.
         let mut means = [0.0; 2];
         let lengths = [5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0, 40.0];
         for seconds in lengths {
@@ -330,7 +330,7 @@ mod tests {
         let mut observed = Observed { tcp: bin(1, 250), ..Observed::default() };
         (observed.udp, observed.others) = (bin(40, 4_000), bin(8, 80));
         let mut drawn = Drawn::default();
-        // (What was drawn does not matter: some of it falls beyond the end.)
+        // (The amount drawn does not matter: some of it falls beyond the end.)
         (drawn.all.octets, drawn.drawn.octets) = (1_000, 900);
         scale_beside(&mut observed, &drawn);
         assert_eq!([observed.udp, observed.others], [bin(10, 1_000), bin(2, 20)]);

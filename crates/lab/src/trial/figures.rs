@@ -28,15 +28,15 @@ pub struct Figure {
     pub second: Option<f64>,
     /// The second less the first.
     pub difference: Option<f64>,
-    /// By how much two runs through one device would differ by chance, at most in 95 of 100 cases; none of
-    /// what is counted and not drawn.
+    /// By how much two runs through one device would differ by chance, at most in 95 of 100 cases; none for
+    /// figures that are counted and not sampled.
     pub noise: Option<f64>,
 }
 
 /// The files that the figures are of.
 const FILES: [&str; 2] = ["packets.parquet", "execution.ndjson"];
 
-/// Whether a directory has what figures are made of.
+/// Whether a directory has the data for figures.
 pub fn has_figures(directory: &Path) -> bool {
     FILES.iter().all(|name| directory.join(name).is_file())
 }
@@ -56,7 +56,7 @@ struct Run {
     delay_ns: Vec<u64>,
 }
 
-/// What is read of a line of `execution.ndjson`.
+/// The fields read from a line of `execution.ndjson`.
 #[derive(Deserialize)]
 struct Execution {
     started_ns: u64,

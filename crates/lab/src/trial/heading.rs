@@ -141,7 +141,7 @@ fn hosts(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
     facts
 }
 
-/// What the original's round trips make of the paths.
+/// The paths that result from the original's round trips.
 fn round_trips(of: &RoundTripsOutcome) -> [Fact; 2] {
     let sides = [
         ("to the clients", of.client_paths, of.client_p50_ns),
@@ -156,7 +156,7 @@ fn round_trips(of: &RoundTripsOutcome) -> [Fact; 2] {
     })
 }
 
-/// What a box did to packets of no pair in particular, by direction, and how many pairs have paths of their own.
+/// A box's faults for packets of no particular pair, by direction, and how many pairs have paths of their own.
 fn faults(who: &str, seen: &FaultSeen) -> Vec<Fact> {
     let ways = ["to the servers", "to the clients"];
     let usual = seen.paths.usual();

@@ -14,7 +14,8 @@ use nilometer_traffic::{Plan, PlannedConnection};
 use super::warnings::{LATE_NS, TOO_SHORT};
 use crate::generate::{Execution, Outcome};
 
-/// Times the connections of the calibration's busiest second, beyond which it does not speak for the plan's.
+/// Times the connections of the calibration's busiest second, beyond which the calibration says nothing about the
+/// plan's.
 const BUSIER: u64 = 10;
 /// Connections a second that any host starts on time.
 const STARTS_EASY: u64 = 1_000;
@@ -26,7 +27,7 @@ const TRANSFER_NS: u64 = 50_000_000;
 const TRANSFERS_MIN: usize = 10;
 /// Times as long as in the original, beyond which it does not.
 const LONGER: f64 = 1.1;
-/// Seconds over which what is sent in one step is spread at most.
+/// The most seconds over which the bytes of one step are spread.
 const SPREAD_MAX_S: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -88,7 +88,7 @@ impl Hosts {
         }
     }
 
-    /// Performs the connections; of the kernel's an execution for each.
+    /// Performs the connections; returns an execution for each of the kernel's.
     ///
     /// # Errors
     /// One line: what the system refuses.

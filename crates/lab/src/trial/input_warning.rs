@@ -9,7 +9,7 @@ const MINUTE_NS: u64 = 60 * SECOND_NS;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 const DAY_NS: u64 = 24 * HOUR_NS;
 
-/// What a person should know of the original before it is played.
+/// Warnings about the original before it is played.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputWarning {
     /// Flow records beside captures.
@@ -46,7 +46,7 @@ pub enum InputWarning {
         /// Packets a second.
         rate: f64,
     },
-    /// Traffic that is not TCP: what it is, and its share of the part's bytes.
+    /// Traffic other than TCP: its kinds, and their shares of the part's bytes.
     #[error("{}: TCP alone is played.", shares(.0))]
     BesideTcp(Vec<(&'static str, f64)>),
     /// Records, which do not show exchanges.

@@ -20,7 +20,7 @@ use crate::generate::protocol::Request;
 use crate::generate::{Execution, Outcome};
 
 /// A record may begin this much before the engine's own stamp of `connect`, or after it, and still
-/// be that connection's: clock reads apart, and SYNs sent again.
+/// be that connection's: clocks differ, and SYNs are retransmitted.
 const JOIN_WITHIN_NS: u64 = 10_000_000_000;
 
 /// A connection seen by both.
@@ -46,7 +46,7 @@ pub struct Joined {
 pub struct RunObservations<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What the engine did, by plan index.
+    /// The engine's executions, by plan index.
     pub executions: &'a [Execution],
     /// What the client's meter saw.
     pub records: &'a [FlowRecord],
@@ -98,7 +98,7 @@ impl RunObservations<'_> {
         joined
     }
 
-    /// What the fidelity figures are computed from.
+    /// The data for the fidelity figures.
     pub fn measured(&self, joined: &[Joined]) -> Measured {
         let mut source_uses = vec![0; self.plan.ranks.0];
         let mut destination_uses = vec![0; self.plan.ranks.1];
@@ -161,7 +161,7 @@ impl RunObservations<'_> {
         gaps
     }
 
-    /// What the connections of each interval carried, booked where the SYN was seen.
+    /// The volume of the connections of each interval, booked where the SYN was seen.
     pub fn volumes(&self, joined: &[Joined]) -> Vec<ConnectionVolume> {
         let mut volumes = vec![ConnectionVolume::default(); self.plan.intervals.len()];
         for joined in joined {
@@ -173,7 +173,7 @@ impl RunObservations<'_> {
             let planned = &self.plan.connections[joined.index as usize];
             let volume = &mut volumes[interval];
             volume.connections += 1;
-            // What a short request was made up with is not payload of either side.
+            // Padding of a short request is not payload of either side.
             volume.bytes += joined.payload + joined.request.min(planned.request_bytes);
             volume.packets += joined.packets;
             volume.octets += joined.octets;
@@ -187,7 +187,7 @@ impl RunObservations<'_> {
         let planned = |index: u32| &self.plan.connections[index as usize];
         let request =
             |index: u32| Request::new(planned(index).request_bytes, planned(index).size_bytes);
-        // A client that is gone before the server's last hears less of it.
+        // A client that is gone before the server's last byte receives less.
         let hears = |index: u32| {
             let script = planned(index).script.map(|script| &self.plan.scripts[script as usize]);
             let is_gone = script.is_some_and(|script| script.is_gone(Side::Client));

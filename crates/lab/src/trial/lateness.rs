@@ -3,9 +3,9 @@
 
 use nilometer_linux::scheduling::{Class, Granted, Role};
 
-/// What a hypervisor may take away before it is the cause, percent of all processors.
+/// The time a hypervisor may steal before it counts as the cause, percent of all processors.
 const STOLEN_PERCENT: f64 = 1.0;
-/// What others may use before they are the cause, likewise.
+/// The time other processes may use before they count as the cause, percent of all processors.
 const OTHERS_PERCENT: f64 = 10.0;
 /// The share of their time that threads may be beyond the limit of the real-time class before that is the cause.
 const BEYOND_LIMIT: f64 = 0.05;
@@ -21,7 +21,7 @@ pub enum Cause {
         /// Of all processors.
         percent: f64,
     },
-    /// The real-time class was refused, and others were in the way.
+    /// The real-time class was refused, and other processes interfered.
     #[error(
         "The system refused a real-time class, and the engines waited {waited_s:.2} s for a processor. {others}. \
          Run as root outside of a user namespace, or raise the limit of real-time priorities (ulimit -r)."
@@ -53,7 +53,7 @@ pub enum Cause {
         /// Of the time.
         share: f64,
     },
-    /// Others were in the way, whatever the class.
+    /// Other processes interfered, whatever the class.
     #[error("{0}; repeat on a quiet machine for tighter figures.")]
     Busy(Others),
     /// The engine itself.
@@ -69,7 +69,7 @@ pub enum Cause {
 #[error("Others (processes and the kernel) used {0:.0} % of the processors")]
 pub struct Others(pub f64);
 
-/// The most likely cause: what was taken away, then what was refused, then which processes interfered.
+/// The most likely cause: first stolen time, then a refused class, then interfering processes.
 pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> Cause {
     let engines: Vec<&Granted> =
         scheduling.iter().filter(|of| matches!(of.role, Role::Client | Role::Server)).collect();

@@ -56,7 +56,7 @@ pub struct Leg<'a> {
     pub config: &'a LabConfig,
     /// The file of our router, if one is given.
     pub router: Option<&'a RouterFile>,
-    /// What the paths in front of the device and behind it do, where there are such.
+    /// The paths in front of the device and behind it, where there are any.
     pub paths: [Option<&'a Paths>; 2],
     /// The connections, by start.
     pub connections: &'a [PlannedConnection],
@@ -66,7 +66,7 @@ pub struct Leg<'a> {
     pub end_ns: u64,
     /// Ends of the plan's intervals, ns after the beginning.
     pub interval_ends_ns: Vec<u64>,
-    /// How the traffic is observed, as the original was; none where that is not wanted.
+    /// How the traffic is observed, as the original was; none where that is not needed.
     pub likewise: Option<Likewise>,
     /// Where to keep packets: the client's, the server's.
     pub captures: Option<[ResultFile; 2]>,
@@ -87,7 +87,7 @@ impl<'a> Leg<'a> {
     }
 }
 
-/// What a progress display may look at.
+/// The counters for a progress display.
 #[derive(Debug, Default)]
 pub struct LegLive {
     /// The client engine.
@@ -96,7 +96,7 @@ pub struct LegLive {
     pub meter: MeterLive,
 }
 
-/// How what is timed was scheduled, and what else the machine did meanwhile.
+/// How timed threads were scheduled, and what else the machine did meanwhile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scheduling {
     /// By role.
@@ -110,7 +110,7 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// What a hypervisor took away, in percent of all processors.
+    /// Time stolen by a hypervisor, in percent of all processors.
     pub fn stolen_percent(&self) -> f64 {
         100.0 * self.machine.stolen_s / self.machine.all_s.max(f64::MIN_POSITIVE)
     }
@@ -124,27 +124,27 @@ impl Scheduling {
 
 /// What came of a leg.
 pub struct LegOutcome {
-    /// What the engine did, one for each connection.
+    /// The engine's executions, one for each connection.
     pub executions: Vec<Execution>,
     /// What the servers did.
     pub served: ServerReport,
     /// What the meter saw.
     pub sighted: Sighted,
-    /// What the hosts' interfaces counted.
+    /// The counters of the hosts' interfaces.
     pub interfaces: InterfaceCounters,
-    /// How our router was put together, and what it counted; where it is the device.
+    /// How our router was assembled, and its counters; where it is the device.
     pub router: Option<RouterSeen>,
-    /// What the fault box did, where it is the device.
+    /// The fault box's account, where it is the device.
     pub fault: Option<FaultSeen>,
-    /// What the path in front of the device did, where there is one.
+    /// The account of the path in front of the device, where there is one.
     pub path: Option<FaultSeen>,
-    /// What the path behind it did, likewise.
+    /// The account of the path behind the device, where there is one.
     pub rear_path: Option<FaultSeen>,
     /// What simulated hosts did, where the hosts are not the kernel's.
     pub simulated: Option<HostsSeen>,
     /// What of borrowed interfaces could not be made as it was before, in a line each.
     pub not_restored: Vec<String>,
-    /// How what is timed was scheduled, and what else the machine did.
+    /// How timed threads were scheduled, and what else the machine did.
     pub scheduling: Scheduling,
     /// The wall clock at the traffic's beginning, ns since 1970.
     pub origin_ns: u64,
@@ -173,7 +173,7 @@ fn build_testbed(dut: DutKind, config: &LabConfig, has_paths: [bool; 2]) -> Resu
     Testbed::build(&testbed_config(dut, config, has_paths)?)
 }
 
-/// What stands in the device's namespace.
+/// The kind of device in the device's namespace.
 pub fn device_kind(dut: DutKind) -> DeviceKind {
     match dut {
         DutKind::Nilometer => DeviceKind::Program,
@@ -197,7 +197,7 @@ pub fn processes(dut: DutKind) -> Option<ProcessKind> {
     }
 }
 
-/// What that testbed is to look like.
+/// The configuration of that testbed.
 ///
 /// With `has_paths`, boxes stand in front of the device and behind it.
 ///
@@ -270,8 +270,8 @@ fn start_simulated(
     config.simulates_hosts().then(open).transpose().context("hosts simulated")
 }
 
-/// Makes the kernel of the device's namespace what the device is, where that is more than forwarding. Programs on its ports
-/// stay for as long as what is returned.
+/// Sets up the kernel of the device's namespace as the device, beyond plain forwarding. Programs on its ports stay as
+/// long as the returned value.
 fn set_up_kernel(
     dut: DutKind,
     testbed: &Testbed,
@@ -288,11 +288,11 @@ fn set_up_kernel(
     }
 }
 
-/// Builds all that a leg needs, links down, and lets it go again: so that a configuration which this
-/// machine cannot carry out is refused before anything is read or written.
+/// Builds everything that a leg needs, links down, and releases it again, so that a configuration
+/// that this machine cannot carry out is refused before anything is read or written.
 ///
 /// # Errors
-/// What stands in the way: address pools, congestion control, ring memory, the kernel.
+/// The obstacle: address pools, congestion control, ring memory, the kernel.
 pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     if let Some(external) = &config.external {
         for interface in external.interfaces() {
@@ -342,7 +342,8 @@ fn both_clocks() -> (u64, Instant) {
     (wall.as_nanos() as u64, Instant::now())
 }
 
-/// Tries an external device, and opens the meter when that has left the links; with what was counted until then.
+/// Tests an external device, and opens the meter when the test traffic has left the links; returns the counts
+/// until then.
 fn meter_after_wiring(
     testbed: &Testbed,
     leg: &Leg<'_>,
@@ -428,7 +429,7 @@ fn play_in(
     let own = usage()?.cpu_seconds;
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, (played, (machine, own_s)), served, sighted) = thread::scope(|scope| {
-        // What is not observed need not be played to its end.
+        // Traffic that is not observed need not be played to its end.
         let metering = scope.spawn(|| {
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))
@@ -437,7 +438,7 @@ fn play_in(
         let threads = config.traffic.threads;
         let played = hosts.play((testbed, threads), scores, &live.traffic, stop);
         let played_for = origin.elapsed();
-        // What the path still holds enters the device, and the other way round.
+        // Packets still in the path enter the device, and the other way round.
         let [device_box, path_boxes @ ..] = &boxes;
         let settle_paths = || {
             for (path, on_path) in path_boxes.iter().zip(leg.paths) {

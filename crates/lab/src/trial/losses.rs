@@ -12,10 +12,10 @@ use super::outcome::InterfaceOutcome;
 use super::router::RouterSeen;
 use nilometer_routerd::tally::PortTally;
 
-/// Reasons of the device's that are of what goes out; the others are of what comes in.
+/// The device's reasons for outgoing packets; the others are for incoming ones.
 const OUTWARD: [&str; 2] = ["tx_invalid", "unsent"];
 
-/// Collects losses, leaving out what is zero.
+/// Collects losses, leaving out zeros.
 #[derive(Default)]
 struct Found(Vec<Loss>);
 
@@ -35,14 +35,15 @@ impl Found {
     }
 }
 
-/// Explains what the meter calls `lost`, by direction.
+/// Explains the packets that the meter reports as `lost`, by direction.
 pub fn explain(
     seen: &RouterSeen,
     interfaces: &[InterfaceOutcome],
     lost: [u64; 2],
 ) -> (Vec<Loss>, Unexplained) {
     let mut found = Found::default();
-    // What came by port 0 goes to the servers, what leaves by it to the clients; port 1 the other way.
+    // Packets received at port 0 go to the servers, packets sent there to the clients; at port 1 the
+    // other way round.
     for (number, (port, host)) in seen.outcome.tally.ports.iter().zip(interfaces).enumerate() {
         let (inward, outward) = (number, 1 - number);
         found.put(inward, [&port.name, "link", "no_room"], host.tx_dropped);

@@ -20,7 +20,8 @@ pub struct Loss {
     pub packets: u64,
 }
 
-/// What the meter calls lost and no counter has, by direction; below zero where counters have more.
+/// Packets that the meter reports as lost and no counter has, by direction; negative where counters
+/// have more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unexplained {
     /// From the clients.

@@ -31,7 +31,7 @@ use nilometer_linux::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// The profiler's clock begins this much before the traffic, so that no stamp is before it.
 pub const LEAD_NS: u64 = 10_000_000_000;
-/// How long a connection may stand still and be one record: the generator gives it up sooner, ns.
+/// How long a connection may be idle and stay one record: the generator gives it up sooner, ns.
 const SILENCE_MAX_NS: u64 = 60_000_000_000;
 /// How long a ring is waited for before both are looked at.
 const WAIT_MS: u32 = 5;
@@ -55,11 +55,11 @@ pub struct Watch {
     /// How the traffic is observed, as the original was; none where there is no original to compare
     /// it with.
     pub likewise: Option<Likewise>,
-    /// What is known of flow offload by our router; none where it is not the device.
+    /// What the meter knows of flow offload by our router; none where our router is not the device.
     pub offload: Option<OffloadObservation>,
 }
 
-/// How traffic is observed that is held against an original.
+/// How traffic is observed that is compared with an original.
 #[derive(Clone, Copy, Debug)]
 pub struct Likewise {
     /// For how long from the beginning on, ns.
@@ -125,7 +125,7 @@ pub struct Sighted {
     pub counts: [Counts; 2],
     /// Delays of all kinds.
     pub delays: Delays,
-    /// What the device did wrong, and when it began.
+    /// The device's faults, and when they began.
     pub device: DeviceWatch,
     /// Delays by forwarding path, in the order of [`super::by_path::ForwardingPath::ALL`]; empty
     /// where our router is not the device.
@@ -156,7 +156,7 @@ fn matching(stay: Span) -> MatcherConfig {
     MatcherConfig { horizon: usual.horizon + stay, ..usual }
 }
 
-/// What is accumulated while the rings are drained.
+/// Data accumulated while the rings are drained.
 pub(super) struct Ledger<'a> {
     watch: &'a Watch,
     flows: Meter,
@@ -329,12 +329,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Decides what is old enough, as of the side that is further behind.
+    /// Decides the fates of packets that are old enough, as of the side that is further behind.
     pub(super) fn settle(&mut self, live: &MeterLive) {
         self.settle_by(self.newest[0].min(self.newest[1]), live);
     }
 
-    /// Decides what is old enough at `stamp_ns`, after which no frame comes that was seen before it.
+    /// Decides the fates of packets that are old enough at `stamp_ns`; no frame seen earlier comes after it.
     pub(super) fn settle_by(&mut self, stamp_ns: u64, live: &MeterLive) {
         let now = self.time(stamp_ns);
         self.by_path.iter_mut().for_each(DelaysByPath::drain_log);

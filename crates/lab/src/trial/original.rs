@@ -57,7 +57,7 @@ fn no_payload(observed: &Observed) -> Option<InputWarning> {
     (observed.payload_bytes() == 0).then_some(InputWarning::NoPayload { connections })
 }
 
-/// What its capture lost is worth a word from a hundredth on.
+/// A warning about payload lost by the capture, from a hundredth on.
 fn lost(observed: &Observed) -> Option<InputWarning> {
     let share = observed.lost_bytes() as f64 / observed.payload_bytes().max(1) as f64;
     (share > LOST_LOW).then_some(InputWarning::CaptureLost { share })
@@ -152,7 +152,7 @@ pub(super) fn vectors(
     Vectors::of(connections, begins_ns, original.part.seconds, (bound_s * 1e9) as u64)
 }
 
-/// The model of a table, and what is to be reported of it.
+/// The model of a table, and warnings about it.
 pub(super) fn estimate(
     asked: &Asked,
     summary: &FlowSummary,

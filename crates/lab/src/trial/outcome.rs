@@ -55,7 +55,7 @@ pub struct Outcome {
     /// time have the same one where nothing differs.
     #[serde(default)]
     pub outcome_digest: String,
-    /// What was played: `embedded` or the inputs' names.
+    /// The input: `embedded` or the inputs' names.
     pub input: Vec<String>,
     /// Whether the input is synthetic.
     pub synthetic: bool,
@@ -71,13 +71,13 @@ pub struct Outcome {
     /// The part of the original that was played; none where it was not known packet by packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// What of the original's part the copy performed; likewise.
+    /// How much of the original's part the copy performed; as above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<CoverageOutcome>,
     /// Hosts of the original that share an address with another.
     #[serde(default)]
     pub hosts_folded: u64,
-    /// The metered copy held against the original's part, law by law; empty where that was not known packet
+    /// The metered copy compared with the original's part, law by law; empty where that was not known packet
     /// by packet, and where a signal ended the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub likeness: Vec<Likeness>,
@@ -104,16 +104,16 @@ pub struct Outcome {
     pub delay_by_path: Vec<PathDelay>,
     /// How packets were stamped.
     pub stamps: String,
-    /// How what is timed was scheduled while the device was tested, by role.
+    /// How timed threads were scheduled while the device was tested, by role.
     #[serde(default)]
     pub scheduling: Vec<Granted>,
     /// What processors did meanwhile that had nothing to do: `kept awake`, or `halted` and why they were not.
     #[serde(default)]
     pub idle_processors: String,
-    /// What a hypervisor took away meanwhile, in percent of all processors.
+    /// Time stolen by a hypervisor meanwhile, in percent of all processors.
     #[serde(default)]
     pub stolen_percent: f64,
-    /// What other processes and the kernel used meanwhile, likewise.
+    /// Time used by other processes and the kernel meanwhile, in percent of all processors.
     #[serde(default)]
     pub others_percent: f64,
     /// The hosts' interfaces against the meter.
@@ -121,13 +121,13 @@ pub struct Outcome {
     /// What our router counted, where it was the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterOutcome>,
-    /// What the fault box did, where it was the device.
+    /// The fault box's account, where it was the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultOutcome>,
-    /// What the path in front of the device did, where there is one.
+    /// The account of the path in front of the device, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<FaultOutcome>,
-    /// What the path behind it did, likewise.
+    /// The account of the path behind the device, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rear_path: Option<FaultOutcome>,
     /// The original's round trips that these paths play.
@@ -193,10 +193,11 @@ fn canonical(value: &Value, hash: &mut Sha256) {
     }
 }
 
-/// What a fault box did, both directions together; `fault.ndjson`, `path.ndjson` or `rear-path.ndjson` has each packet.
+/// A fault box's account, both directions together; `fault.ndjson`, `path.ndjson` or `rear-path.ndjson` has each
+/// packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultOutcome {
-    /// What it was to do, as it was written, and how many address pairs have paths of their own.
+    /// Its specification, as it was written, and how many address pairs have paths of their own.
     pub faults: String,
     /// Packets that came in.
     pub received: u64,
@@ -220,7 +221,7 @@ pub struct FaultOutcome {
     pub beyond: u64,
     /// Packets that left it and no port took.
     pub unsent: u64,
-    /// What is not as it should be about its ports.
+    /// Problems of its ports.
     pub notes: Vec<String>,
 }
 
@@ -270,7 +271,7 @@ pub struct ExecutionOutcome {
     pub lateness_max_ns: u64,
     /// Congestion control of every socket.
     pub congestion: String,
-    /// Distances of what was measured to the plan's own laws, where `fidelity` is of the original.
+    /// Distances of the measurements to the plan's own laws, where `fidelity` refers to the original.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub laws: Vec<Fidelity>,
 }
@@ -282,17 +283,17 @@ pub struct CoverageOutcome {
     pub bytes: f64,
     /// TCP connections of the copy divided by those of the original, 1 at most.
     pub flows: f64,
-    /// TCP packets, likewise; of the original those that its capture has.
+    /// TCP packets of the copy divided by those that the original's capture has.
     pub packets: f64,
-    /// TCP payload of the copy divided by that of the original, each byte of sequence space once: what paths
-    /// lost and had sent again is theirs and not the traffic's, and what the original's capture lost (by its
-    /// sequence numbers) was sent all the same. 1 where neither has any.
+    /// TCP payload of the copy divided by that of the original, each byte of sequence space once:
+    /// retransmissions are due to paths and not to the traffic, and bytes that the original's capture lost
+    /// (by its sequence numbers) were sent all the same. 1 where neither has any.
     pub volume_ratio: f64,
-    /// TCP bytes of the copy, from the IP header on and whatever was sent again included, divided by the original's.
+    /// TCP bytes of the copy, from the IP header on and including retransmissions, divided by the original's.
     pub octets_ratio: f64,
     /// UDP's share of the bytes of the original's part, 0 to 1: it is not played.
     pub udp_share: f64,
-    /// Likewise that of protocols other than TCP and UDP.
+    /// The share of protocols other than TCP and UDP.
     pub others_share: f64,
     /// The copy's TCP bytes as a share of all bytes of the whole input, of any protocol, 1 at most.
     pub whole_bytes: f64,
@@ -328,7 +329,7 @@ pub struct IntervalOutcome {
     /// Packets of the connections whose SYN the meter saw in it.
     #[serde(default)]
     pub connection_packets: u64,
-    /// IP bytes of the original's connections, likewise.
+    /// IP bytes of the original's connections, where they are known.
     #[serde(default)]
     pub connection_ip_bytes_target: Option<u64>,
     /// IP bytes of the connections whose SYN the meter saw in it.
@@ -375,7 +376,7 @@ pub struct DirectionOutcome {
     pub wire_delay_ns: Option<Delay>,
 }
 
-/// One host's interface: what the kernel counted against what the meter saw.
+/// One host's interface: the kernel's counts and the meter's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceOutcome {
     /// `client` or `server`.

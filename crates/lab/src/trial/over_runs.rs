@@ -24,7 +24,7 @@ pub struct LawOverRuns {
     pub name: String,
     /// What its distance is counted in.
     pub unit: String,
-    /// The greatest distance that may be called alike.
+    /// The greatest distance that counts as alike.
     pub cap: f64,
     /// Distance of copy and original.
     pub distance: OverRuns,

@@ -93,8 +93,8 @@ impl Volume {
         Clock::of(self.seconds.keys().copied(), bound_s)
     }
 
-    /// The part that is wanted; else all that is no longer than the duration, or the window of that length that
-    /// carries the median.
+    /// The requested part; else an original no longer than the duration as a whole, or the window of that
+    /// length with the median volume.
     pub fn choose(&self, wanted: &Wanted) -> Chosen {
         let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
         let whole_s = (last_ns - first_ns) as f64 / 1e9;
@@ -114,11 +114,11 @@ impl Volume {
         let length = seconds.ceil() as u64;
         let last = self.seconds.keys().next_back().copied().unwrap_or(0);
         let mut windows: Vec<(u64, u64)> = Vec::new();
-        // What has passed of the window that begins here is what the one before had, less its first second.
+        // The volume of the window that begins here is that of the previous one, less its first second.
         let (mut reached, mut carried) = (self.seconds.iter().peekable(), 0_u64);
         for (&begins, bytes) in &self.seconds {
             let ends = begins.saturating_add(length);
-            // A window that reaches beyond the end is no whole one, unless there is no other.
+            // A window that reaches beyond the end is incomplete, and only used if there is no other.
             if ends > last.saturating_add(1) && !windows.is_empty() {
                 break;
             }
@@ -162,7 +162,7 @@ impl Chosen {
         [begins_ns, begins_ns.saturating_add((self.part.seconds * 1e9) as u64)]
     }
 
-    /// What is drawn from all of the original; none where a part is played.
+    /// The draw from all of the original; none where a part is played.
     pub fn spread(&self) -> Option<Spread> {
         let (run_s, whole_s) = (self.part.seconds, self.whole_s);
         (self.wanted.spread && whole_s > run_s).then(|| {
@@ -194,7 +194,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// What a person should know of the choice.
+    /// A warning about the choice.
     pub fn warning(&self) -> Option<InputWarning> {
         let &Chosen { part, whole_s, wanted, .. } = self;
         let until = wanted.part.map(|part| ("--part", part.start_s + part.seconds));
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Each window is summed anew, as it is read.
+    /// The definition taken literally: each window is summed on its own.
     fn naive(volume: &Volume, length: u64) -> u64 {
         let last = *volume.seconds.keys().next_back().expect("seconds");
         let begins = volume.seconds.keys().copied();

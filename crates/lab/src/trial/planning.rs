@@ -19,7 +19,7 @@ pub fn plan(model: &TrafficModel, draw: Draw, threads: usize) -> Result<Plan> {
     vector_plan::plan_of_model(model, draw, &mut arrivals).map_err(advised)
 }
 
-/// Where a model has nothing to play, what to do about it.
+/// Adds the remedy to an error where a model has nothing to play.
 fn advised(error: PlanError) -> anyhow::Error {
     match error {
         PlanError::NoConnections => anyhow!(

@@ -28,7 +28,7 @@ use super::source::{Asked, BOUND_S};
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
 
-/// TCP records that are held at most, two to a connection; of more laws are estimated.
+/// The most TCP records held, two to a connection; from more, laws are estimated.
 const RECORDS_MAX: usize = 2 * CONNECTIONS_MAX;
 /// Seconds over which the bytes of one connection are spread when the part is chosen.
 const SPREAD_MAX_S: u64 = 3_600;
@@ -183,7 +183,7 @@ fn source(telling: Telling) -> Source {
     Source::Records { has_flags: telling.flags, has_payload: telling.payload }
 }
 
-/// Spreads what a connection carried over its seconds.
+/// Spreads a connection's bytes over its seconds.
 fn spread(one: &Connection, volume: &mut Volume) {
     let octets: u64 = one.carried.iter().map(|side| side.octets).sum();
     let steps = ((one.end_ns - one.start_ns) / SECOND_NS).min(SPREAD_MAX_S) + 1;

@@ -77,7 +77,7 @@ fn no_record(summary: &FlowSummary) -> Option<String> {
     })
 }
 
-/// What to do with such captures, by the kind of packet that stands in the way.
+/// Advice for such captures, by the kind of packet that cannot be used.
 fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
     let tunnelled = PacketKind::ALL.into_iter().filter(|kind| kind.is_encrypted_tunnel());
     let tunnelled: u64 = tunnelled.map(|kind| contents.of(kind)).sum();

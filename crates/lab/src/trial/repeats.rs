@@ -28,7 +28,7 @@ pub const REPEATS_MAX: u32 = 1_000;
 
 /// How a row of runs ended.
 pub enum EndedRow {
-    /// All runs, or those before a signal; then with what is kept of the run that it stopped.
+    /// All runs, or those before a signal; then with the partial results of the run that it stopped.
     Made(Box<Repeats>, Option<PathBuf>),
     /// A signal came before the first run had been made.
     Early(PathBuf),

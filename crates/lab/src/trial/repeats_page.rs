@@ -42,7 +42,7 @@ pub fn render(all: &Repeats) -> String {
     page::document(&format!("{} runs through {}", all.runs.len(), all.dut), &body)
 }
 
-/// What differs, and in how many runs; words between stars are set apart.
+/// What differs, and in how many runs; words between stars are emphasised.
 pub fn sentence(all: &Repeats) -> String {
     let differing = |law: &&LawOverRuns| law.verdicts.contains(&Told::Differs);
     let runs = all.runs.len();

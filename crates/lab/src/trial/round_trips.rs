@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::paths::{PAIRS_MAX, Pair, Paths};
 use crate::device::spec::FaultSpec;
 
-/// What is longer one way is no path that a connection would live on, ns.
+/// The longest one-way delay that is plausible for a connection, ns.
 const WAY_MAX_NS: u64 = 5_000_000_000;
 
 /// When the original's round trips are played.

@@ -42,20 +42,20 @@ pub struct RouterOutcome {
     /// The queues of its ports, the clients' first.
     #[serde(default)]
     pub queues: Vec<QueueOutcome>,
-    /// Its filters, in the order of the file, and what they met.
+    /// Its filters, in the order of the file, and their counters.
     #[serde(default)]
     pub filters: Vec<FilterOutcome>,
     /// What became of the packets that the meter calls lost, by direction, place and reason.
     #[serde(default)]
     pub losses: Vec<Loss>,
-    /// What the meter calls lost beyond these.
+    /// Packets that the meter reports as lost beyond these.
     #[serde(default)]
     pub unexplained: Unexplained,
     /// Its last counters.
     pub tally: Tally,
 }
 
-/// What packets were looked up in.
+/// The lookup tables of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TablesOutcome {
     /// Where routes of IPv4 were looked up.
@@ -77,7 +77,7 @@ pub struct QueueOutcome {
     pub port: String,
     /// The queueing discipline before its link.
     pub discipline: String,
-    /// The rate to which its link was held, bits per second; nothing where only the device limited it.
+    /// The rate of its link, bits per second; nothing where only the device limited it.
     pub rate_bps: Option<u64>,
     /// By how much its link was made longer, nanoseconds.
     pub delay_ns: u64,
@@ -122,7 +122,7 @@ pub struct FilterOutcome {
 
 /// All that was seen of a router under test.
 pub struct RouterSeen {
-    /// What goes into the result; losses are explained later.
+    /// The part for the result; losses are explained later.
     pub outcome: RouterOutcome,
     /// How long its queues were over time, the clients' port first.
     pub courses: Vec<QueueCourse>,
@@ -178,7 +178,7 @@ impl<'a> RouterUnderTest<'a> {
     /// Starts it on the testbed's device ports.
     ///
     /// # Errors
-    /// What it cannot be, with the name of its file.
+    /// The invalid setting, with the name of its file.
     pub fn start(
         testbed: &Testbed,
         seed: u64,
@@ -193,7 +193,7 @@ impl<'a> RouterUnderTest<'a> {
         Ok(RouterUnderTest { running, config, file })
     }
 
-    /// What the kernel calls the thread that forwards.
+    /// The kernel's id of the forwarding thread.
     ///
     /// # Errors
     /// When it has stopped.
@@ -201,7 +201,7 @@ impl<'a> RouterUnderTest<'a> {
         self.running.thread_id()
     }
 
-    /// Returns when its ports carry traffic; what waits is watched from `origin` on.
+    /// Returns when its ports carry traffic.
     ///
     /// # Errors
     /// When they do not within ten seconds.
@@ -209,7 +209,7 @@ impl<'a> RouterUnderTest<'a> {
         self.running.wait_until_up()
     }
 
-    /// Watches from `origin` on what waits.
+    /// Watches the backlogs from `origin` on.
     ///
     /// # Errors
     /// When it has stopped.
@@ -256,7 +256,7 @@ impl<'a> RouterUnderTest<'a> {
     }
 }
 
-/// All that was seen of a router: how it was put together, and its account.
+/// The observations of a router: how it was assembled, and its account.
 ///
 /// # Errors
 /// When it lost count of its packets.
@@ -336,7 +336,8 @@ impl RouterAccount {
             let both = [four, six].into_iter().flatten();
             both.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
         });
-        // What came by the clients' port waits at its input; what goes by it, at its output or on its link.
+        // Packets received at the clients' port wait at its input; packets sent there, at its output or on
+        // its link.
         let inputs = [0, 1].map(|port| fabric.input_backlog(port).packets);
         let outputs = [0, 1].map(|port| fabric.waiting(port).packets - inputs[port]);
         let under_way = [inputs[0] + outputs[1], inputs[1] + outputs[0]];

@@ -44,7 +44,7 @@ use nilometer_routerd::testbed::RouterFile;
 /// The stamps of every packet, which has this name when the last of them is written.
 const STAMPS_FILE: &str = "packets.parquet";
 
-/// What the command line adds to the configuration.
+/// Options that the command line adds to the configuration.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Directory of results.
@@ -59,7 +59,7 @@ pub struct RunOptions {
 pub enum Ended {
     /// All of it.
     Completed(Box<Outcome>),
-    /// A signal ended the traffic; what was measured is judged and kept in this `DIR.partial`.
+    /// A signal ended the traffic; the measurements are judged and kept in this `DIR.partial`.
     Interrupted(Box<Outcome>, PathBuf),
     /// A signal ended the run before the device saw traffic; model and configuration are kept.
     Early(PathBuf),
@@ -208,7 +208,7 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         None => source::model(&asked, &mut |progress| display.reading(progress))?,
     };
     if config.fit {
-        // Whole sessions keep their own clock; what is fitted is played by its laws.
+        // Whole sessions keep their own clock; a fitted model is played by its laws.
         estimate.model.vectors = None;
     }
     match config.duration_s {
@@ -225,7 +225,7 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
 
 /// What came of the legs.
 enum Legs {
-    /// The device saw traffic; all of it, or what there was until a signal.
+    /// The device saw traffic: all of it, or the part until a signal.
     Played(Box<Outcome>),
     /// A signal came before.
     Stopped,
@@ -250,7 +250,7 @@ struct Trial<'a> {
     plan: &'a Plan,
     directory: &'a Directory,
     router: Option<&'a RouterFile>,
-    /// What the original's round trips make of the paths, where they are played.
+    /// The paths from the original's round trips, where they are played.
     round_trips: Option<&'a PlayedRoundTrips>,
     /// What was warned of before.
     said: &'a [String],

@@ -7,7 +7,7 @@ use nilometer_linux::scheduling::Timed;
 use nilometer_traffic::PlannedConnection;
 use nilometer_traffic::script::Script;
 
-/// What is performed: the connections, and the scripts of those that have one.
+/// The score: the connections, and the scripts of those that have one.
 #[derive(Clone, Copy)]
 pub struct Scores<'a> {
     /// The connections, by start.

@@ -286,7 +286,7 @@ fn direction(sighted: &Sighted, wire: Option<&Sighted>, way: Direction) -> Direc
     }
 }
 
-/// What was seen of our router, with the losses that the meter saw explained by its counters.
+/// The outcome of our router, with the losses that the meter saw explained by its counters.
 fn explained(seen: &RouterSeen, made: &LegOutcome) -> RouterOutcome {
     let lost = Direction::ALL.map(|way| made.sighted.counts[way.index()].lost);
     let (losses, unexplained) = losses::explain(seen, &interfaces(made), lost);
@@ -329,7 +329,8 @@ struct ExecutionLine {
     outcome: String,
 }
 
-/// Writes the execution log: one line for each planned connection, what was asked and what was done.
+/// Writes the execution log: one line for each planned connection, with what was planned and what
+/// was done.
 pub fn write_execution(to: &ResultFile, plan: &Plan, made: &LegOutcome) -> Result<()> {
     let mut draft = to.draft()?;
     let mut write = || -> std::io::Result<()> {

@@ -62,7 +62,7 @@ pub struct HostFrames {
     pub received: u64,
     /// Frames that it sent.
     pub sent: u64,
-    /// Of those received, what is no TCP segment.
+    /// Received frames that are not TCP segments.
     pub not_tcp: u64,
     /// Those with a checksum that is wrong.
     pub corrupted: u64,

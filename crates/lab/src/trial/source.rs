@@ -28,8 +28,8 @@ use nilometer_files::tool;
 
 /// Flow records held in memory for an estimate, by default; more are spilled to disk.
 pub const HELD_MAX: usize = 16_000_000;
-/// Of as many as may be held, one in this many is unpacked at once by each thread that works on them, but no
-/// fewer than `TOGETHER_MIN`.
+/// Each thread unpacks at once one in this many of the records that may be held, but no fewer than
+/// `TOGETHER_MIN`.
 const TOGETHER_PART: usize = 32;
 const TOGETHER_MIN: usize = 16_384;
 /// Records handed over at a time, and batches that wait at most.
@@ -190,7 +190,7 @@ fn read(
     })
 }
 
-/// Packs records until no more come.
+/// Packs records until there are no more.
 fn pack(
     to_pack: &Receiver<Vec<FlowRecord>>,
     emptied: &Sender<Vec<FlowRecord>>,
@@ -211,7 +211,7 @@ fn pack(
     Ok((partitioner, spill))
 }
 
-/// Reads inputs into a part: their flow records, and what a model wants to know beside them.
+/// Reads inputs into a part: their flow records, and other inputs of a model.
 ///
 /// # Errors
 /// Where an input cannot be read, or the part cannot be written.

@@ -30,13 +30,13 @@ pub struct Told<'a> {
     pub model: &'a TrafficModel,
     /// The plan.
     pub plan: &'a Plan,
-    /// What the fidelity figures were computed from.
+    /// The data of the fidelity figures.
     pub measured: &'a Measured,
-    /// What the meter saw through the device.
+    /// The meter's observations through the device.
     pub sighted: &'a Sighted,
-    /// What it saw over the bare wire.
+    /// The meter's observations over the bare wire.
     pub wire: Option<&'a Sighted>,
-    /// What was seen of our router, where it is the device.
+    /// The observations of our router, where it is the device.
     pub router: Option<&'a RouterSeen>,
     /// Lateness of all connections, ns, rising.
     pub lateness_ns: &'a [u64],
@@ -217,7 +217,7 @@ pub fn figure(figure: &Fidelity) -> story::Fidelity {
     }
 }
 
-/// What a second sample of `count` draws would differ by at `x`, from the 5th to the 95th percentile.
+/// The difference of a second sample of `count` draws at `x`, from the 5th to the 95th percentile.
 fn band(law: &Empirical, at: &[f64], count: usize) -> Vec<[f64; 3]> {
     let deviation = |x: f64| {
         let share = law.cdf(x);

@@ -53,7 +53,7 @@ pub fn coverage(account: &RunRecord<'_>) -> Option<CoverageOutcome> {
     })
 }
 
-/// What the connections of each interval carried, booked where their first packet passed.
+/// The volume of the connections of each interval, booked where their first packet passed.
 pub fn volumes(observed: &Observed, origin_ns: u64, plan: &Plan) -> Vec<ConnectionVolume> {
     let mut volumes = vec![ConnectionVolume::default(); plan.intervals.len()];
     for one in &observed.connections {

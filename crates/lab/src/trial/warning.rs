@@ -16,7 +16,7 @@ pub enum Warning {
         plain(&si(*rate_bps, "bit/s"))
     )]
     PlanBeyondLink {
-        /// What is planned in the busiest interval, bits of payload a second.
+        /// The planned rate of the busiest interval, bits of payload a second.
         planned_bps: f64,
         /// The receiving hosts.
         hosts: &'static str,
@@ -197,7 +197,7 @@ pub enum Warning {
     /// The router has a warning of its own.
     #[error("The router warns: {0}.")]
     RouterWarns(String),
-    /// The router's counters do not explain what was lost.
+    /// The router's counters do not explain the losses.
     #[error(
         "Of what was lost ({way}) the router's counters have {} packets {} than the meter. Such \
          packets were lost between the meter and the router, or not seen by the meter; repeat on a \
@@ -240,7 +240,7 @@ pub enum Warning {
         /// How long the run waited for them.
         drain_s: f64,
     },
-    /// Not every connection carried what was planned.
+    /// Not every connection carried its planned bytes.
     #[error(
         "File sizes are not byte-exact. Some connections carried other byte counts than planned; \
          execution.ndjson says which."

@@ -12,9 +12,9 @@ use crate::device::fault::{FAULT_FILE, PATH_FILE, REAR_PATH_FILE};
 use nilometer_report::verdict::COVERAGE_LOW;
 use nilometer_routerd::testbed::RouterFile;
 
-/// Lateness beyond which a start is worth a word, ns.
+/// Lateness of starts above which a warning is given, ns.
 pub(super) const LATE_NS: u64 = 5_000_000;
-/// The share of events of simulated hosts that may be late without a word.
+/// The share of events of simulated hosts that may be late without a warning.
 const LATE_EVENTS: f64 = 0.01;
 /// A clock that is disciplined moves by less, besides a thousandth of the time.
 const CLOCK_STEP_NS: u64 = 10_000_000;
@@ -23,7 +23,7 @@ const TOO_FAST: f64 = 5_000.0;
 /// Frames that hosts and an external device may exchange on their own between the moment at which counters are read and
 /// that at which the meter opens.
 const ABOUT_WIRING: u64 = 8;
-/// Share of gaps too short for the generator beyond which it is worth a word.
+/// Share of gaps too short for the generator above which a warning is given.
 pub(super) const TOO_SHORT: f64 = 0.05;
 /// Sessions for each rank below which the picture of popularity is coarse.
 const SESSIONS_PER_RANK: f64 = 0.5;
@@ -57,7 +57,7 @@ fn texts(warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// What is known to be wrong before the first packet: links that cannot carry what is planned.
+/// Problems known before the first packet: links that cannot carry the plan.
 pub fn before(router: &RouterFile, plan: &Plan) -> Vec<String> {
     let ends: Vec<f64> = plan.intervals.iter().map(|one| one.end.as_secs_f64()).collect();
     let mut planned = vec![[0_u64; 2]; ends.len()];
@@ -276,7 +276,7 @@ fn model(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<Warning>) {
     let coverage = &model.coverage;
     let performed = performed_octets(coverage, account.plan.is_joint);
     let share = performed as f64 / coverage.octets.max(1) as f64;
-    // (A model by hand speaks for no input.)
+    // (A model written by hand has no input.)
     if coverage.octets > 0 && share < COVERAGE_LOW {
         found.push(Warning::CoverageLow { share });
     }

@@ -10,7 +10,7 @@ pub const FRAMES_MAX: usize = 1_000;
 /// Bytes that UDP, IPv4 and Ethernet add to a packet.
 pub(super) const HEADERS_BYTES: usize = 8 + 20 + 14;
 
-/// Frames, and the packets of each. What is played beyond its end begins with its first frame again.
+/// Frames, and the packets of each. Playback beyond the end starts over with the first frame.
 #[derive(Clone, Debug)]
 pub struct Clip {
     frames: Vec<Frame>,
@@ -94,7 +94,7 @@ impl Clip {
         bytes
     }
 
-    /// What it needs of a link on average, with UDP, IPv4 and Ethernet.
+    /// The rate of a link that it needs on average, with UDP, IPv4 and Ethernet.
     pub fn rate(&self) -> Rate {
         let bytes: u64 = self.bytes_by_subband().iter().sum();
         let turn_s = self.frames.len() as f64 / self.frames_per_second();

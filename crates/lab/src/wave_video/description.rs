@@ -15,12 +15,12 @@ use super::{Contender, RECEIVERS, VideoPlan};
 
 /// When the first frame is sent: groups are joined before.
 pub(super) const BEGINS: Time = Time::from_nanos(200_000_000);
-/// How long what waits in queues is awaited after the last frame.
+/// How long queues may drain after the last frame.
 pub(super) const DRAINS: Span = Span::from_secs(5);
 pub(super) const MTU_BYTES: u16 = 1_500;
 /// Packets that wait before a narrow link, of all flows.
 const BUFFER_PACKETS: u32 = 200;
-/// What a narrow link makes up for when its router is late.
+/// The burst of a narrow link, to make up for a late router.
 const BURST_BYTES: u64 = 3_000;
 /// The router's seed, by which it spreads flows.
 pub(super) const ROUTER_SEED: u64 = 1;

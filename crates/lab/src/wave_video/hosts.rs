@@ -29,7 +29,7 @@ pub(super) struct Hosts<'a> {
     pub(super) crossing: Vec<CrossSource>,
 }
 
-/// What a router did, when all is over.
+/// A router's account at the end.
 #[derive(Clone, Debug)]
 pub(super) struct RouterAccount {
     balances: bool,
@@ -78,7 +78,7 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// What it came to.
+    /// The outcome.
     ///
     /// # Errors
     /// When a limit of the experiment was reached, or a router or its plugin failed.
@@ -103,7 +103,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// What a receiver got behind its router.
+/// What a receiver behind its router received.
 fn viewed(
     mut viewer: Viewer<'_>,
     plan: &VideoPlan,

@@ -21,7 +21,7 @@ use nilometer_wire::{Span, Time};
 
 /// The purpose of the random stream of join timers.
 const JOINING: u32 = 0x726c_6d00;
-/// What a join timer is multiplied by when its experiment fails, and when the layer below has been quiet.
+/// The factor of a join timer when its experiment fails, and when the layer below has been quiet.
 const BACK_OFF: f64 = 2.0;
 const RELAX: f64 = 0.75;
 /// Join timers, seconds.
@@ -239,7 +239,7 @@ impl LayeredReceiver {
         now + Span::from_secs_f64(self.detection_s + deviations * self.deviation_s)
     }
 
-    /// Whether what was done then may still be felt.
+    /// Whether the effects of an action at `then` may still be visible.
     fn is_recent(&self, now: Time, then: Time) -> bool {
         self.after(then, 2.0) > now
     }
@@ -264,7 +264,7 @@ mod tests {
             let joined = receiver.subscribed();
             for (layer, number) in numbers.iter_mut().enumerate().take(joined) {
                 *number += 1;
-                // What is too much is lost of all layers alike.
+                // Excess packets are lost from all layers equally.
                 let slot = ms / 10 + layer as u64;
                 if slot % joined as u64 >= borne as u64 {
                     continue;

@@ -15,8 +15,8 @@ use nilometer_router::header::{AnyKey, Header, Key, protocol};
 pub(super) const QUEUES: u32 = 64;
 /// The queue of the video; cross traffic has those behind it.
 const VIDEO_QUEUE: u32 = 7;
-/// The first sub-band that is no more in each layer: the coarse ones, then a level of luma or of chroma, and the finest one
-/// by one, since they are most of the bytes.
+/// The first sub-band beyond each layer: the coarse ones, then a level of luma or of chroma, and the finest one by one,
+/// since they are most of the bytes.
 pub(super) const LAYER_ENDS: [u8; 7] = [12, 21, 24, 30, 31, 32, 33];
 /// UDP ports of the video and of cross traffic.
 pub(super) const VIDEO_PORT: u16 = 5_004;

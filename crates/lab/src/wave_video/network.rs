@@ -14,7 +14,7 @@ use super::hosts::{Hosts, RouterAccount};
 use super::outcome::RunOutcome;
 use super::{Contender, RECEIVERS, VideoPlan};
 
-/// All cables; what is narrow is a router's port.
+/// All cables; only routers' ports are narrow.
 const CABLE: Rate = Rate::from_megabits(155);
 const CABLE_DELAY: Span = Span::from_nanos(100_000);
 const BUFFERS: u32 = 1 << 16;

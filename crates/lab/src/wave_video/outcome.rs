@@ -17,7 +17,7 @@ pub struct ViewerOutcome {
     pub video_packets: u64,
     /// Those that were used for a frame.
     pub used_packets: u64,
-    /// Bytes of the video that came in the second half of the burst, as its link counts.
+    /// Bytes of the video received in the second half of the burst, as its link counts them.
     pub late_burst_bytes: u64,
     /// Packets of cross traffic that came.
     pub cross_packets: u64,

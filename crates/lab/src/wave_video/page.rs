@@ -95,7 +95,7 @@ pub fn render(of: &VideoPage<'_>) -> String {
     let about = format!("Frame {number} as it was sent, and as D3 showed it; below, as D2 did.");
     body.push_str(&page::section("picture", "One frame", &about, &pictures(of)));
     let about = "Frames that were sent in the burst. One is disturbed where it misses more than its highest sub-bands.";
-    // Too wide to stand beside anything.
+    // Too wide for a place beside another element.
     body.push_str(&format!(
         "<section id=\"numbers\"><h2>Numbers</h2><p>{about}</p>\n{}{}</section>\n",
         numbers(result),
@@ -110,7 +110,7 @@ fn decibels(psnr_db: Option<f64>) -> String {
     psnr_db.map_or("without a loss".to_owned(), |db| format!("{}\u{a0}dB", significant(db, 3)))
 }
 
-/// What came of it at a receiver; words between stars are set apart.
+/// The outcome at a receiver; words between stars are emphasised.
 fn sentence(of: &VideoPage<'_>, receiver: usize) -> String {
     let psnr = |contender: Contender| {
         let seen = &of.result.contenders[contender as usize].receivers[receiver];

@@ -25,7 +25,7 @@ pub(super) const LATEST: Span = Span::from_nanos(50_000_000);
 pub(super) const RECEIVERS_TIMES: u64 = 10;
 /// Of a thread's moments, the share that may be late.
 const LATE_MOST: f64 = 0.01;
-/// How often a thread that has nothing to do looks at the clock, so that it is known whether it could.
+/// How often an idle thread looks at the clock, to show that it could run.
 const BEAT: Span = Span::from_nanos(10_000_000);
 
 /// How punctual a thread of a run by the real clock was.

@@ -23,7 +23,7 @@ pub struct VideoComparison {
     pub format: &'static str,
     /// The clock by which it was played.
     pub clock: Clock,
-    /// Whether all threads were punctual enough; nothing in virtual time, where there is no late.
+    /// Whether all threads were punctual enough; nothing in virtual time, where none can be late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
     /// Why it is not valid.
@@ -37,7 +37,7 @@ pub struct VideoComparison {
     pub clip_frames: usize,
     /// Frames in a second.
     pub frames_per_second: f64,
-    /// What the clip needs on average, with UDP, IPv4 and Ethernet.
+    /// The clip's average rate, with UDP, IPv4 and Ethernet.
     pub clip_bits_per_second: u64,
     /// What the narrow links carry.
     pub link_bits_per_second: u64,
@@ -47,7 +47,7 @@ pub struct VideoComparison {
     pub burst_s: [f64; 2],
     /// The seed.
     pub seed: u64,
-    /// The first sub-band that is no more in each layer of layered multicast.
+    /// The first sub-band beyond each layer of layered multicast.
     pub layer_ends: Vec<u8>,
     /// Of each contender.
     pub contenders: Vec<ContenderResult>,
@@ -74,11 +74,11 @@ pub struct ReceiverResult {
     pub receiver: String,
     /// Streams of cross traffic that share its link in the burst.
     pub cross_streams: usize,
-    /// What the scheduler gives the video then.
+    /// The scheduler's share for the video then.
     pub share_bits_per_second: u64,
-    /// What came of the video per second in the second half of the burst, as the link counts.
+    /// The video's received rate in the second half of the burst, as the link counts.
     pub late_burst_bits_per_second: f64,
-    /// Packets of the video that came, and those that a frame was made of.
+    /// Packets of the video that were received, and those used in a frame.
     pub packets: u64,
     /// See `packets`.
     pub used_packets: u64,
@@ -148,7 +148,7 @@ pub fn burst_frames(clip: &Clip, plan: &VideoPlan) -> Range<usize> {
 }
 
 impl VideoComparison {
-    /// What came of a plan in virtual time, of a clip with this name.
+    /// The result of a plan in virtual time, for a clip with this name.
     pub fn of(name: &str, clip: &Clip, plan: &VideoPlan, runs: &[RunOutcome]) -> VideoComparison {
         let link = plan.link(clip).bits_per_second();
         let contender = |(contender, run): (&Contender, &RunOutcome)| ContenderResult {

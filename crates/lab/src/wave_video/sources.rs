@@ -85,7 +85,7 @@ impl<'a> VideoSource<'a> {
         (self.next_frame < self.frames).then_some(at)
     }
 
-    /// What a packet is on the wire: by itself, or with the number that it has in its layer.
+    /// A packet's payload on the wire: the packet alone, or with its number in its layer.
     fn payload(&mut self, layer: usize, mut packet: Vec<u8>) -> Vec<u8> {
         if self.groups.len() > 1 {
             packet.extend(self.numbers[layer].to_be_bytes());
@@ -120,7 +120,7 @@ impl<M: Memory> Node<Place, M> for VideoSource<'_> {
             return None;
         }
         let (layer, packet) = self.waiting.pop_front()?;
-        // (By the real clock what was late is made up for.)
+        // (By the real clock late packets are made up for.)
         self.next_packet += self.gap;
         let payload = self.payload(layer, packet);
         let to = self.groups[layer];

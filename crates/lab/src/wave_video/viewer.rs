@@ -63,7 +63,7 @@ pub(super) struct Viewer<'a> {
     /// When the number of layers changed, and to what.
     pub(super) subscriptions: Vec<(Time, usize)>,
     pub(super) video_packets: u64,
-    /// Bytes of the video by the time they came: what a share is held to.
+    /// Bytes of the video by arrival time, to compare with a share.
     pub(super) video_bytes: Vec<(Time, u32)>,
     pub(super) cross_packets: u64,
     reports: VecDeque<Vec<u8>>,
@@ -134,7 +134,7 @@ impl<'a> Viewer<'a> {
         let _ = self.receiver.receive(packet, &mut show);
     }
 
-    /// Joins and leaves what has changed.
+    /// Joins and leaves groups as the subscription changed.
     fn follow_subscription(&mut self, now: Time) {
         let wanted = self.layered.as_ref().map_or(self.groups.len(), LayeredReceiver::subscribed);
         let group = |layer: usize| u32::from(*self.groups[layer].ip());
@@ -158,7 +158,7 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// Holds frames to the original, and keeps one of them.
+/// Compares frames with the original, and keeps one of them.
 fn shown<'a>(
     clip: &'a Clip,
     pictured: u32,

@@ -58,8 +58,8 @@ impl Families {
     }
 }
 
-/// Borrows the interfaces, tries the device, and gives them back; what is wrong, and what could not be made as it was
-/// before.
+/// Borrows the interfaces, tests the device, and gives them back; returns the problems, and what could not be
+/// restored.
 ///
 /// # Errors
 /// Where the interfaces cannot be lent, or the kernel refuses something.
@@ -106,10 +106,10 @@ fn find(
     }
     let [client, server] = <[End<'_>; 2]>::try_from(ends).ok().expect("two hosts have two ends");
     let ends = [client, server];
-    // What an earlier check left in the device's queues must not be taken for ours.
+    // Probes of an earlier check in the device's queues must not be taken for ours.
     let number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_micros() as u64);
     let mut check = Check { wiring, ends, next_hops: [[None; 2]; 2], number, findings: Vec::new() };
-    // What stands in front of the device may lose probes of its own accord; then that it is there has to do.
+    // A box in front of the device may lose probes by itself; then its presence has to suffice.
     let pools = [&config.clients, &config.servers];
     let hosts_at = |number: usize, is_ipv6: bool| {
         let mut prefixes = pools[number].iter();
@@ -142,7 +142,7 @@ struct End<'a> {
     namespace: &'a Namespace,
     interface: &'static str,
     port: ProbePort,
-    /// What came in and was not looked at yet.
+    /// Frames received and not examined yet.
     seen: Vec<Seen>,
 }
 
@@ -266,9 +266,9 @@ impl Check<'_> {
         Some([found[0]?, found[1]?])
     }
 
-    /// The address that the device looks for at one side, where no host has it.
+    /// The address that the device tries to resolve at one side, where no host has it.
     fn strays(&self, side: SideName) -> Option<Finding> {
-        // (On one interface both hosts hear all questions.)
+        // (On one interface both hosts see all requests.)
         if self.wiring.is_one_armed() {
             return None;
         }
@@ -295,7 +295,7 @@ impl Check<'_> {
         })
     }
 
-    /// Sends both ways between the first two hosts and between the last two, and adds what is wrong.
+    /// Sends both ways between the first two hosts and between the last two, and adds the problems found.
     fn try_both_ways(
         &mut self,
         [hosts, last]: [[IpAddr; 2]; 2],
@@ -381,7 +381,7 @@ impl Check<'_> {
                 false => passes = middle,
             }
         }
-        // (What is lost by chance is no question of length.)
+        // (Random loss does not depend on length.)
         if !self.send(way, link_bytes, TRIES)?.arrived.is_empty() {
             return Ok(None);
         }
@@ -445,7 +445,7 @@ impl Check<'_> {
     }
 }
 
-/// What a host must find on its link: the device's port, or the other host where the device has none.
+/// The neighbour that a host must find on its link: the device's port, or the other host where the device has none.
 fn next_hop_address(wiring: &Wiring, side: SideName, is_ipv6: bool) -> Option<LinkAddress> {
     let sides = wiring.sides();
     let device = &sides[side.0].device_addresses;

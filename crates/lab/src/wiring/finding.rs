@@ -60,7 +60,7 @@ pub enum Finding {
         /// Its address.
         address: IpAddr,
     },
-    /// The device looks for each host on the link of the other.
+    /// The device tries to resolve each host on the link of the other.
     #[error(
         "the interfaces are connected the wrong way round: at {interface} the device looks for {target}, the host of the {}' \
          side; exchange --client-interface and --server-interface",

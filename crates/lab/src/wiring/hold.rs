@@ -21,7 +21,7 @@ const NOT_HEARD: [i32; 7] = [
 const LAST_SIGNAL: i32 = libc::SIGSYS;
 
 /// Holds interfaces until the lab, which is at the other end of the standard input, has ended. Signals that end the lab
-/// as well must not end this, and are noted only.
+/// must not end this process, and are only noted.
 ///
 /// # Errors
 /// As [`borrowed::stand_guard`].

@@ -22,7 +22,7 @@ pub use finding::Finding;
 pub use hold::hold;
 pub use section::ExternalSection;
 
-/// The words by which `nilometer` stands guard over interfaces that are on loan.
+/// The arguments with which `nilometer` guards borrowed interfaces.
 pub const GUARDIAN: &[&str] = &["lab", "hold-interfaces"];
 
 /// An address and the length of its network.
@@ -45,9 +45,9 @@ impl Serialize for LinkAddress {
 pub struct WiredSide {
     /// This machine's interface, which leads to the device.
     pub interface: String,
-    /// What the lab gives that interface.
+    /// The addresses that the lab gives that interface.
     pub host_addresses: Vec<LinkAddress>,
-    /// What the device's port at the other end of the link must be given.
+    /// The addresses that the device's port at the other end of the link must have.
     pub device_addresses: Vec<LinkAddress>,
     /// The Ethernet address of that port, where it cannot be resolved.
     #[serde(skip)]
@@ -71,7 +71,7 @@ fn as_text<S: serde::Serializer, T: std::fmt::Display>(
     to.collect_str(value)
 }
 
-/// What stands on either side of the device, and what it must be set up with.
+/// The links on both sides of the device, and its required configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wiring {
     /// Towards the clients.

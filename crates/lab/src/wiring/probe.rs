@@ -76,7 +76,7 @@ impl Probe {
     }
 }
 
-/// Something that came in at one of the lab's ends.
+/// A frame received at one of the lab's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A probe, with the source that it has there.
@@ -137,7 +137,7 @@ impl IcmpError {
     }
 }
 
-/// What a frame means to the wiring check.
+/// The meaning of a frame for the wiring check.
 pub fn sight(frame: &[u8]) -> Seen {
     match parse(LinkType::Ethernet, frame, frame.len() as u32) {
         Parsed::Ip(packet) => sight_of_ip(&packet, frame),
@@ -236,7 +236,7 @@ impl ProbePort {
         Ok(())
     }
 
-    /// What has come in since the last call.
+    /// The frames received since the last call.
     ///
     /// # Errors
     /// When the interface is gone.

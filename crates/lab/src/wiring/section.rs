@@ -48,7 +48,8 @@ impl ExternalSection {
         }
     }
 
-    /// Holds the section to the device, which is external or has this name, and its words to their form.
+    /// Checks that the section fits the device, which is external or has this name, and that its values
+    /// are well-formed.
     ///
     /// # Errors
     /// What does not fit, and what to do.
@@ -66,10 +67,10 @@ impl ExternalSection {
         }
     }
 
-    /// Holds its words to their form.
+    /// Checks that its values are well-formed.
     ///
     /// # Errors
-    /// What is missing or has another form, and what to do.
+    /// What is missing or malformed, and what to do.
     pub fn check(&self) -> Result<()> {
         let sides = ["client", "server"];
         for (interface, side) in self.interfaces().into_iter().zip(sides) {

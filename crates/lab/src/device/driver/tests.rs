@@ -141,7 +141,7 @@ where
     hold_by(make, schedule, least, Turns::default());
 }
 
-/// As [`hold`], where drivers take turns so; what left.
+/// As [`hold`], with this order of turns; returns the frames that left.
 fn hold_by<N>(make: impl Fn() -> N, schedule: &Schedule, least: usize, turns: Turns) -> Vec<Arrival>
 where
     N: Node<Place, HeapMemory> + Node<Packet, Memory>,
@@ -334,7 +334,7 @@ fn a_tcp_host_does_the_same_under_both_clocks() {
         };
         Host::new(LinkAddresses { own: [2; 6], peer: [4; 6] }, vec![planned])
     };
-    // What the client sends in a connection of its own, by a box that delays and loses.
+    // The client's frames in a connection of its own, through a box that delays and loses.
     let schedule: Schedule = {
         let spec: FaultSpec = "delay=3ms,loss=0.03".parse().expect("faults");
         let (mut client, mut server) = (host(Side::Client), host(Side::Server));

@@ -30,7 +30,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::*;
 
-/// Bytes that the client asks with, and that it is answered with.
+/// Bytes of the client's request, and of the answer.
 const ASKED: usize = 400;
 const ANSWERED: usize = 300_000;
 
@@ -79,7 +79,8 @@ fn drive<N: Node<Packet, Memory>>(
     Ok(driver.close())
 }
 
-/// A client of the kernel's asks from this address, and reads its answer to the end; how many bytes that has.
+/// A kernel client sends a request from this address, and reads the answer to the end; returns its length in
+/// bytes.
 fn ask(client: &str, server: SocketAddr) -> Result<usize> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&client.parse::<SocketAddr>()?.into())?;
@@ -97,7 +98,7 @@ fn heard(stream: &TcpStream) -> Result<usize> {
     Ok(io::copy(&mut stream.take(most), &mut io::sink())? as usize)
 }
 
-/// Our host is the server: its TCP speaks with the kernel's over a veth.
+/// Our host is the server: its TCP talks to the kernel's over a veth.
 fn speak_with_the_kernel(kind: Kind) -> Result<()> {
     let config = TestbedConfig { device: DeviceKind::Transparent, ..TestbedConfig::default() };
     let [_, [server_mac, client_mac]] = Layout::new(&config)?.hosts();
@@ -117,7 +118,7 @@ fn speak_with_the_kernel(kind: Kind) -> Result<()> {
         segment_bytes: 0,
         acks_each: [false; 2],
     });
-    // (The kernel's socket speaks from its link's address; its port is chosen here.)
+    // (The kernel's socket uses its link's address; its port is chosen here.)
     let (client, server) = ("198.19.255.1:40000", "198.19.0.9:8808".parse::<SocketAddr>()?);
     let (start, end) = (Time::ZERO, Time::from_nanos(20_000_000_000));
     let host = Host::new(

@@ -60,12 +60,12 @@ impl VectorClient {
     }
 
     /// Performs `plan`, sorted by start, in `threads` threads that share it by session; returns one execution
-    /// for each connection, in their order. Setting `stop` ends the run within a twentieth of a second. What is
-    /// open at the end stays so until the client is dropped.
+    /// for each connection, in their order. Setting `stop` ends the run within a twentieth of a second.
+    /// Connections open at the end stay open until the client is dropped.
     ///
     /// # Errors
-    /// One line: the plan is out of order or lacks a script, or the system refuses an event queue. What befalls
-    /// single connections is in their executions.
+    /// One line: the plan is out of order or lacks a script, or the system refuses an event queue. Failures of
+    /// single connections are in their executions.
     pub fn run_threads(
         &self,
         threads: NonZeroUsize,

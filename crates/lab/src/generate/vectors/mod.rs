@@ -66,8 +66,8 @@ const OPEN_MAX: usize = 65_536;
 pub struct VectorConfig {
     /// When the plan's `Time::ZERO` is; may lie ahead.
     pub origin: Instant,
-    /// When it is over. What is open then stays so, without another packet, until the client or the server
-    /// is dropped.
+    /// When it is over. Connections open then stay open, without another packet, until the client or the
+    /// server is dropped.
     pub end: Instant,
     /// The port of every server; the two after it are in use, too.
     pub port: u16,
@@ -78,7 +78,7 @@ pub struct VectorConfig {
     /// Connections that may be open at once, over all threads; later ones start late.
     pub open_max: usize,
     /// The network namespace is this run's own, and may be set so that each connection has time stamps as
-    /// its original did; elsewhere all have what the system does.
+    /// its original did; elsewhere all have the system's setting.
     pub owns_namespace: bool,
     /// The timed threads that the client's threads join, to start connections on time; none where absent.
     pub timed: Option<Arc<Timed>>,
@@ -104,7 +104,8 @@ impl VectorConfig {
         Options { congestion: self.congestion.clone(), bind_device: self.bind_device.clone() }
     }
 
-    /// Holds the configuration to its limits, and makes room for both ends in one process.
+    /// Checks the configuration's limits, and raises the limit of open files for both ends in one
+    /// process.
     fn admit(&self) -> Result<()> {
         ensure!(self.open_max > 0, "with no connections open at once nothing can be done");
         let last = self.port.checked_add(UNANSWERED_PORT);

@@ -52,7 +52,7 @@ impl VectorServer {
         for &address in listen {
             let at = |port| socket::listen(SocketAddr::new(address, port), &options, false);
             let listener = at(config.port)?;
-            // What it accepts has it from it.
+            // Accepted sockets inherit the option.
             listener.set_tcp_nodelay(true).context("cannot set TCP_NODELAY")?;
             listeners.push(listener);
             let deaf = at(config.port + UNANSWERED_PORT)?;
@@ -68,8 +68,8 @@ impl VectorServer {
         self.late_ns.load(Relaxed)
     }
 
-    /// Performs the servers of `plan`, in this thread, until its time is over or `stop` is set. What is open
-    /// then stays so until the server is dropped.
+    /// Performs the servers of `plan`, in this thread, until its time is over or `stop` is set. Connections
+    /// open then stay open until the server is dropped.
     ///
     /// # Errors
     /// One line: the plan is out of order or lacks a script, the system refuses an event queue, or accepted
@@ -157,7 +157,7 @@ impl Host<'_> {
             let (socket, caller) = match socket::accept(&self.server.listeners[at]) {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return Ok(()),
-                // No descriptor or no memory: what waits is tried again a little later.
+                // No descriptor or no memory: waiting connections are retried a little later.
                 Err(_) => {
                     self.accept_again_ns = self.server.config.clock().now_ns() + ACCEPT_AGAIN_NS;
                     return self.listen(false);

@@ -99,7 +99,7 @@ impl<'a> Stage<'a> {
         self.open.is_full()
     }
 
-    /// Watches a listener under a number, or no more.
+    /// Starts or stops watching a listener under a number.
     ///
     /// # Errors
     /// The kernel's.
@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
         changed.context("cannot watch a listening socket")
     }
 
-    /// Gives a connection a place, which must be free, and does what it has to do at once.
+    /// Gives a connection a place, which must be free, and does its first steps at once.
     ///
     /// # Errors
     /// The kernel's; the connection is gone then.
@@ -143,7 +143,7 @@ impl<'a> Stage<'a> {
             }
             self.serve(key, 0);
         }
-        // Before the origin the clock stands still, and the wait is counted by the time itself.
+        // Before the origin the clock stands still, so the wait is computed from the origin itself.
         let wake_ns = self.timers.first().unwrap_or(u64::MAX).min(until_ns);
         let wait = self.clock.until(wake_ns.min(self.clock.now_ns() + WAIT_MAX_NS));
         let wait = wait.min(std::time::Duration::from_nanos(WAIT_MAX_NS));

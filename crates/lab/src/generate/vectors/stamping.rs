@@ -17,7 +17,7 @@ use nilometer_linux::namespace;
 
 const SETTING: &str = "net/ipv4/tcp_timestamps";
 
-/// The setting of a namespace, and what it is now.
+/// The setting of a namespace, and its current value.
 #[derive(Debug)]
 pub(super) struct Stamping(Mutex<(File, bool)>);
 

@@ -24,12 +24,13 @@ use crate::generate::pattern::PATTERN_BYTES;
 use crate::generate::socket::{self, Sink};
 use nilometer_linux::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
 
-/// How soon it is looked again whether TCP has sent all it took, ns.
+/// How soon to check again whether TCP has sent all it accepted, ns.
 const LOOK_NS: u64 = 250_000;
 /// That time doubles so often at most.
 const LOOK_DOUBLINGS_MAX: u32 = 6;
 
-/// A deaf end looks so often before it hears what keeps the congestion window shut: for half a second at most.
+/// A deaf end whose congestion window stays shut stops ignoring resets after this many checks: half a second
+/// at most.
 const DEAF_LOOKS_MAX: u32 = 32;
 /// A full segment where the script names none.
 const SEGMENT_BYTES: u64 = 1_448;
@@ -74,9 +75,9 @@ pub(super) struct Talk<'a> {
     is_heard_out: bool,
     /// This end has announced its end of file.
     is_closed: bool,
-    /// It has had its first turn as a connection that stands.
+    /// It has had its first turn as an established connection.
     has_begun: bool,
-    /// Its socket overhears resets.
+    /// Its socket ignores resets.
     is_deaf: bool,
 }
 
@@ -139,7 +140,8 @@ impl<'a> Talk<'a> {
         self.speak(pattern, clock)
     }
 
-    /// Overhears resets from now on, or no more. Where the kernel refuses, the first reset ends the connection.
+    /// Ignores resets from now on, or stops ignoring them. Where the kernel refuses, the first reset ends the
+    /// connection.
     fn overhear(&mut self, overhears: bool) {
         if self.is_deaf != overhears {
             let done = socket::overhear_resets(&self.socket, overhears);
@@ -156,7 +158,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Sees whether the connection has been made; what comes next, where it has not.
+    /// Checks whether the connection is established; if not, returns what comes next.
     fn connect(&mut self, ready: u32, clock: Clock) -> Option<Then> {
         let opening = self.script.opening;
         let tried_until_ns = self.began_ns.saturating_add(self.script.tried_ns);
@@ -189,7 +191,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Takes what has arrived; how the connection ended, if it was broken.
+    /// Takes what has arrived; returns how the connection ended, if it was broken.
     fn listen(&mut self, ready: u32, sink: &mut Sink, clock: Clock) -> Option<Outcome> {
         let has_more = ready & (PEER_CLOSED | BROKEN) != 0;
         while !self.is_heard_out {
@@ -220,7 +222,7 @@ impl<'a> Talk<'a> {
         failed.flatten().map(|error| self.broken(&error))
     }
 
-    /// Where nothing is left to be sent after this, what answers it is heard.
+    /// If nothing is left to be sent after this, resets in answer to it count again.
     fn hear_of_the_last(&mut self, after: &Speaker) {
         if !after.is_deaf(self.script) {
             self.overhear(false);
@@ -251,7 +253,7 @@ impl<'a> Talk<'a> {
                     Ok(_) => return Then::Wait(now_ns + LOOK_NS),
                 },
                 Next::Reset => {
-                    // The loop closes the socket of what has ended.
+                    // The loop closes the socket of an ended connection.
                     let set = self.socket.set_linger(Some(Duration::ZERO));
                     self.speaker.closed(self.script, now_ns);
                     return Then::Ended(
@@ -324,7 +326,7 @@ impl<'a> Talk<'a> {
         bytes - bytes.saturating_sub(1) / full * full
     }
 
-    /// Looks whether TCP has sent all that it took, if that is waited for; when to look again.
+    /// Checks whether TCP has sent all that it accepted, if that is awaited; returns when to check again.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let Unsent { bytes, looks } = self.unsent?;
         // A socket that cannot be queried has none left, and an event that gives the reason.
@@ -339,7 +341,8 @@ impl<'a> Talk<'a> {
         }
         let longest_ns = LOOK_NS << LOOK_DOUBLINGS_MAX;
         let wait_ns = match self.pace {
-            // Half of what they take at that rate: TCP sends the last of them together, and so sooner.
+            // Half of the time that they take at that rate: TCP sends the last of them together, and so
+            // sooner.
             Some(rate) => u128::from(left) * 500_000_000 / u128::from(rate),
             None => u128::from(LOOK_NS << looks.min(LOOK_DOUBLINGS_MAX)),
         };

@@ -110,7 +110,7 @@ pub struct Measured {
     pub stddev_over_fair_share: Option<Estimate>,
 }
 
-/// All points, and the figures that were looked at for one sentence.
+/// All points, and the figures that were consulted for one sentence.
 #[derive(Debug)]
 pub struct Bench<'a> {
     points: &'a [Measured],
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
         Bench { points, cited: Vec::new() }
     }
 
-    /// What was looked at, in order, each figure once.
+    /// The figures that were consulted, in order, each once.
     pub fn cited(self) -> Vec<Cited> {
         self.cited
     }

@@ -86,7 +86,7 @@ pub fn said_with(key: &str, value: &str) -> String {
     if unit.is_empty() { format!("{stem} {value}") } else { format!("{stem} {value}\u{a0}{unit}") }
 }
 
-/// What a discipline is called; other words as they are.
+/// The display name of a discipline; other words unchanged.
 pub fn called(word: &str) -> String {
     let known = match word {
         "tail_drop" => "tail drop",

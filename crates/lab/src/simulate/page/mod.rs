@@ -13,7 +13,7 @@ pub mod sweep;
 use nilometer_report::page;
 use nilometer_report::plot::svg::escape;
 
-/// The scenario, word for word, and how to run it again.
+/// The scenario, verbatim, and how to run it again.
 fn repeat(text: &str) -> String {
     let again = "<p><code>nilometer simulate scenario.toml</code> in this directory gives the same \
                  figures.</p>";

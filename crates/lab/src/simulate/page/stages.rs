@@ -21,7 +21,7 @@ const SLACK_PERIODS: f64 = 0.8;
 /// Steps of a stacked band.
 const STEPS: usize = 220;
 
-/// Where all of them are drawn, so that periods lie beneath each other.
+/// The area in which all of them are drawn, so that periods line up vertically.
 const AREA: Area = Area { left: 74.0, right: WIDTH - 12.0, top: 28.0, bottom: 238.0 };
 
 /// A set of equations in words.

@@ -5,7 +5,7 @@ use crate::simulate::claims::{Cited, Claim, Quantity, Reproduction};
 use nilometer_report::format::significant;
 use nilometer_report::plot::svg::escape;
 
-/// How many sentences came to each verdict, in words: `*12 reproduced*, 3 reversed`.
+/// The number of sentences with each verdict, in words: `*12 reproduced*, 3 reversed`.
 pub fn tally(claims: &[Claim]) -> String {
     let all = [
         Reproduction::Reproduced,

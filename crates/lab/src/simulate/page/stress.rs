@@ -21,7 +21,7 @@ pub struct StressPage<'a> {
     pub points: &'a [StressPoint],
     /// The first point's plan.
     pub plan: &'a StressPlan,
-    /// What every set of equations made of it.
+    /// The run under each set of equations.
     pub runs: &'a [StressRun],
     /// Results at many speed-ups, and under hostile loads.
     pub speedups: &'a [SpeedupRow],
@@ -189,7 +189,7 @@ fn others(stress: &StressPage<'_>, head: &[&str]) -> String {
     tables::table("All points, equations 1–4", head, &rows)
 }
 
-/// What came of `runs`, a column for each.
+/// The outcomes of `runs`, a column for each.
 fn outcomes(caption: &str, runs: &[StressRun]) -> String {
     type Cell = fn(&StressRun) -> String;
     let kinds: [(&str, Cell); 8] = [

@@ -117,7 +117,7 @@ fn first_sentence(facet: &Facet<'_>, place: &str, x: Option<&str>) -> String {
         None => String::new(),
     };
     let [mean, deviation] = [&METRICS[0], &METRICS[1]];
-    // A run with a single flow has no deviation to speak of.
+    // A run with a single flow has no deviation.
     let spread = deviation.extremes(facet).filter(|[_, most]| most.1 > 0.0);
     let text = match mean.extremes(facet) {
         Some([least, most]) if facet.lines.len() > 1 => {

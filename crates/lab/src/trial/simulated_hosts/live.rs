@@ -33,13 +33,13 @@ use crate::trial::scores::{Scores, Timing};
 /// Buffers of a host, and those of them that are kept for what arrives.
 const BUFFERS: u32 = 32_768;
 const RESERVE: u32 = 4_096;
-/// What waits for a host that is late is not lost while there is room for it.
+/// Room for frames that wait for a late host.
 const RECEIVE_BUFFER_BYTES: i32 = 128 << 20;
-/// How long a host looks for the next frame before it sleeps, and how long it rests between turns while it is busy: a
+/// How long a host polls for the next frame before it sleeps, and how long it rests between turns while it is busy: a
 /// thread that never sleeps would be taken out of the real-time class.
 const SPIN: Duration = Duration::from_micros(50);
 const REST: Duration = Duration::from_micros(100);
-/// How often the end is looked for.
+/// How often the end is checked for.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Ends of a host, by how far they are, for the progress display.
@@ -160,7 +160,7 @@ impl LiveHosts {
         }
     }
 
-    /// What became of each connection, what servers did, and what the hosts counted.
+    /// The outcome of each connection, the servers' account, and the hosts' counters.
     ///
     /// # Errors
     /// When a host failed.

@@ -42,8 +42,8 @@ const WINDOW_SCALE: u8 = 7;
 /// The names of congestion control that simulated hosts have.
 const NAMES: [&str; 6] = ["cubic", "reno", "bbr", "newreno", "sack", "fulltcp"];
 
-/// The stack of both ends by the name of its congestion control: Linux's with CUBIC, Reno or BBR; what the RFCs ask for
-/// with NewReno's recovery (RFC 6582) or that of selective acknowledgements (RFC 6675); ns-2's FullTcp.
+/// The stack of both ends by the name of its congestion control: Linux's with CUBIC, Reno or BBR; the RFCs' with
+/// NewReno's recovery (RFC 6582) or that of selective acknowledgements (RFC 6675); ns-2's FullTcp.
 fn stack(congestion: &str) -> Option<Config> {
     let linux = |algorithm| Config { algorithm, ..Config::linux() };
     let rfc = |recovery| Config { recovery, ..Config::rfc() };
@@ -163,7 +163,7 @@ impl Hosts {
         Ok(Hosts { both, end, ports })
     }
 
-    /// What the hosts counted, whatever drove them.
+    /// The hosts' counters, under either clock.
     pub(super) fn seen(&self) -> HostsSeen {
         let mut lateness_ns = Histogram::new();
         self.both.iter().for_each(|host| lateness_ns.merge(host.lateness_ns()));

@@ -24,7 +24,7 @@ use crate::device::truth::Truth;
 /// IP packets that the links carry, bytes.
 const MTU_BYTES: u16 = 1_500;
 
-/// A fault box, and what it did so far.
+/// A fault box, and its log so far.
 type NotedBox = Box<Noted<Bypassed, Truth>>;
 
 /// A fault box in its place.
@@ -123,7 +123,7 @@ impl Device {
     }
 }
 
-/// A node beside what is noted of it after each change.
+/// A node with a log that is updated after each change.
 pub(super) struct Noted<N, S> {
     node: N,
     notes: S,
@@ -163,7 +163,7 @@ impl<N: Node<Place, HeapMemory>, S> Node<Place, HeapMemory> for Noted<N, S> {
     }
 }
 
-/// Puts the events of a fault box together.
+/// Adds the new events of a fault box to its log.
 fn note_events(node: &mut Bypassed, truth: &mut Truth, _: Time) {
     truth.note(&node.inner.take_events(), Time::ZERO);
 }

@@ -35,12 +35,12 @@ use devices::{Device, PathBox};
 
 /// The wall clock at the traffic's beginning, ns since 1970: the first second of 2020.
 const ORIGIN_NS: u64 = 1_577_836_800_000_000_000;
-/// Cables carry this much, and a bit is under way for so long.
+/// The rate of cables, and the time that a bit takes on one.
 const CABLE_RATE_MBIT: u64 = 100_000;
 const CABLE_DELAY: Span = Span::from_nanos(500);
 /// Most buffers of frames that are under way, in the device's queues among them.
 const BUFFERS: u32 = 1 << 20;
-/// How often signals and the display are looked at.
+/// How often signals are checked and the display is updated.
 const SLICE: Span = Span::from_nanos(100_000_000);
 
 /// Plays a leg by the clock of its configuration. `stop` ends it early and keeps what was done.
@@ -77,7 +77,7 @@ pub fn check(config: &LabConfig) -> Result<()> {
 /// Plays a leg. `stop` ends it early and keeps what was done.
 ///
 /// # Errors
-/// Where hosts or device cannot be put together, or a result cannot be written.
+/// Where hosts or device cannot be assembled, or a result cannot be written.
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutcome> {
     let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config, leg.has_paths())?)?;
     let scores = leg.scores();
@@ -146,7 +146,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     })
 }
 
-/// Runs all nodes until the plan is over, and then until what is under way has arrived; both moments.
+/// Runs all nodes until the plan is over, and then until packets under way have arrived; returns both moments.
 fn run(
     hosts: &mut Hosts,
     (path, device, rear): (Option<&mut PathBox>, &mut Device, Option<&mut PathBox>),

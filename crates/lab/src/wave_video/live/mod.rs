@@ -29,9 +29,9 @@ use super::punctual::{LATE, LATEST, Punctual, RECEIVERS_TIMES, ThreadPunctuality
 use super::{Contender, RECEIVERS, VideoPlan};
 use crate::device::driver::Driver;
 
-/// How often the end is looked for.
+/// How often the end is checked for.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long after the last frame routers are first asked whether they are empty.
+/// How long after the last frame routers are first checked for being empty.
 const SETTLES: Span = Span::from_nanos(300_000_000);
 /// The reason of discard for frames to a router's kernel side, which these routers do not have.
 const UNPUNTED: &str = "unpunted";
@@ -55,7 +55,7 @@ pub(super) struct Network<'a> {
     hosts: Hosts<'a>,
     ports: Vec<(End, HostPort)>,
     running: Vec<Running>,
-    /// What the timers of its routers are held to.
+    /// The allowed lateness of its routers' timers.
     late: Span,
     /// When the last frame has been sent, and when all is over at the latest.
     over: [Time; 2],
@@ -149,7 +149,7 @@ impl<'a> Network<'a> {
         Ok(is_whole)
     }
 
-    /// What it came to; everything is taken down.
+    /// Takes everything down, and returns the outcome.
     ///
     /// # Errors
     /// When a router has failed, or a limit of the experiment was reached.
@@ -181,7 +181,7 @@ fn lost_frames(tally: &Tally) -> u64 {
     lost.filter(|(reason, _)| reason.as_str() != UNPUNTED).map(|(_, frames)| frames).sum()
 }
 
-/// What the thread of a host is called.
+/// The name of a host's thread.
 fn name(host: End) -> String {
     match host {
         End::Source => "source".to_owned(),

@@ -16,7 +16,7 @@ use super::super::description::{End, MTU_BYTES, links, router_mac};
 /// Buffers of a host, and those of them that are kept for what arrives.
 const BUFFERS: u32 = 4_096;
 const RESERVE: u32 = 1_024;
-/// What waits for a receiver that decodes a frame is not lost while there is room for it.
+/// Room for packets that wait while a receiver decodes a frame.
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 
 /// The port of a host, and the memory of its frames.
@@ -40,7 +40,7 @@ fn mac(end: End) -> MacAddress {
 }
 
 impl Site {
-    /// Makes them with all links up.
+    /// Builds the site with all links up.
     ///
     /// # Errors
     /// Where the kernel refuses, with what to do.
