@@ -109,7 +109,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Holds what the ring saw against what the interface and the ring itself counted.
+    /// Compares what the ring saw with the counters of the interface and of the ring itself.
     fn agrees(&self, interface: LinkStatistics, ring: RingStatistics, mtu_bytes: u32) {
         assert_eq!(ring.dropped, 0, "{self:?}");
         assert_eq!(ring.packets, self.incoming + self.outgoing, "{self:?}");

@@ -355,7 +355,7 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
     assert_eq!((served.too_slow, served.broken, served.unfinished), (1, 0, 0), "{served:?}");
 }
 
-/// Sizes of segments that a plan may ask for, and bytes of a request that is laid down in them.
+/// Sizes of segments that a plan may have, and bytes of a request sent in them.
 const SEGMENTS: [u16; 3] = [0, 76, 500];
 const LONG_REQUEST: u64 = 40_000;
 
@@ -387,8 +387,8 @@ fn segments_that_came(stream: &TcpStream) -> u32 {
     told_by_kernel(stream, 152)
 }
 
-/// What a server's end of a connection sees of its segments: those that came, the bytes in them, and the
-/// payload of those that it sends.
+/// A server's view of its connection's segments: the number received, the bytes in them, and the payload
+/// of those that it sends.
 fn answered(mut stream: TcpStream) -> (u32, u64, u32) {
     let mut head = [0; protocol::REQUEST_BYTES];
     stream.read_exact(&mut head).unwrap();

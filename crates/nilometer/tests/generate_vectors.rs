@@ -100,7 +100,7 @@ fn free_ports() -> u16 {
     panic!("no three free ports in a row");
 }
 
-/// What a run came to: the clients', the server's account, and the latest step of each.
+/// The outcome of a run: the clients' executions, the server's account, and the greatest lateness of each.
 struct Played {
     executions: Vec<Execution>,
     served: ServerReport,
@@ -114,7 +114,7 @@ impl Played {
     }
 }
 
-/// Plays `plan` for so long at most; `seen` is called before what is open is let go.
+/// Plays `plan` for a limited time; `seen` is called before open connections are released.
 fn play(
     plan: &[PlannedConnection],
     scripts: &[Script],
@@ -294,7 +294,7 @@ fn reset_by(side: Side) -> Script {
     seen(steps)
 }
 
-/// Two lists without relation: each end speaks on its own, and they take turns by their clocks alone.
+/// Two independent lists: each end sends by its own clock alone.
 fn both_at_once() -> Script {
     let mut steps = Vec::new();
     for (number, bytes) in [10, 20, 30].into_iter().enumerate() {
@@ -362,7 +362,7 @@ fn small_segments_keep_their_times_and_a_bulk_its_rate() {
         act(Client, 300_051, 10, Act::Fin),
     ])];
     let Some((found, played)) = observed("paced traffic", &scripts, 2_000) else { return };
-    // When TCP has sent the last of a bulk is looked at every now and then.
+    // TCP is checked only now and then for having sent the last byte of a bulk transfer.
     assert_as_scripted(&scripts[0], &found[0], played.late_by(10));
     assert_eq!(found[0].of(Client).data_packets, 10);
     assert_eq!(played.executions[0].outcome, Outcome::Completed);

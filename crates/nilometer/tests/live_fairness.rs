@@ -43,7 +43,7 @@ const ACCESS_MBPS: f64 = 10.0;
 const RTT_MS: usize = 100;
 /// Disciplines whose deviations differ by less than this factor in virtual time have no order.
 const CLEARLY: f64 = 2.0;
-/// Flows that bring less than this of what they bring in virtual time are not held back by the router's
+/// Flows with less than this share of their throughput in virtual time are not limited by the router's
 /// link.
 const FILLED: f64 = 0.5;
 /// A machine with less than this share idle had no processor left.
@@ -81,7 +81,7 @@ fn site() -> Result<[Namespace; 3]> {
     Ok([left, right, router])
 }
 
-/// What is played: how many flows for how long, and how many times slower than in the paper.
+/// The load: how many flows for how long, and how many times slower than in the paper.
 #[derive(Clone, Copy)]
 struct Play {
     flows: usize,
@@ -250,7 +250,7 @@ fn simulated(room: &Room, discipline: &str, play: Play) -> [f64; 2] {
     [share, point["stddev_over_fair_share"].as_f64().expect("a deviation")]
 }
 
-/// What a discipline does live, if the machine lets the flows fill its link.
+/// The live result of a discipline, if the machine lets the flows fill its link.
 fn filled(discipline: &str, play: Play, simulated: [f64; 2]) -> Option<[f64; 2]> {
     for _ in 0..ROUNDS {
         let before = Moment::now("");

@@ -155,7 +155,7 @@ impl Flood {
 #[derive(Debug, Default)]
 struct Outcome {
     run: Run,
-    /// Frames that found no room on a link of the traffic's way.
+    /// Frames that found no room on a link of the traffic's path.
     on_links: u64,
     stalls: Stalls,
 }
@@ -174,7 +174,7 @@ impl Outcome {
     }
 }
 
-/// Frames that were sent into the links of the traffic's way and not taken from them.
+/// Frames that were sent into the links of the traffic's path and not taken from them.
 fn dropped_by_links(site: &Site) -> Result<u64> {
     let dropped = |namespace: &Namespace, name: &str| {
         namespace.enter(|| Ok(Netlink::open()?.statistics(name)?.tx_dropped))
@@ -258,7 +258,7 @@ fn a_port_that_floods_harms_no_other() {
     let seconds = asked.map_or(10, |text| text.parse().expect("a number of seconds"));
     assert_eq!((PORTS[1].0, SINK.1), ("p1", [2, 0, 0, 0, 0, 2]));
     let tries = RATES.map(|pps| Load { pps, duration: Duration::from_secs(1) });
-    // A generator that was held up has offered less, and what it offered counts.
+    // A delayed generator has offered less, and the load that it offered counts.
     let is_lossless = |outcome: &Outcome| outcome.run.delivered == outcome.run.sent;
     let lossless = offered(ROUTER, &tries, is_lossless).expect("it is offered").run;
     let pps = lossless.sent as f64 / lossless.seconds.max(0.1) / 2.0;
@@ -269,7 +269,8 @@ fn a_port_that_floods_harms_no_other() {
     }
     let load = Load { pps, duration: Duration::from_secs(seconds) };
     let both = format!("{ROUTER}{THIRD}");
-    // At times the host of this machine holds it up unseen, and the generator with it. Not in three trials in a row.
+    // At times the hypervisor delays this machine unnoticed, and the generator with it; but not in three trials in a
+    // row.
     let are_losses_explained = |outcome: &Outcome| {
         print_losses(outcome, pps);
         outcome.lost_by_router() <= outcome.came_in_stalls(pps)
@@ -279,7 +280,7 @@ fn a_port_that_floods_harms_no_other() {
         run.sent > 0,
         "in each of {TRIES} trials the router lost more than came while it stalled"
     );
-    // What the machine does explains some losses, never many.
+    // The machine may explain some losses, never many.
     assert!((run.sent - run.delivered) * 100 <= run.sent, "{run:?}");
 }
 

@@ -64,7 +64,8 @@ struct Site {
     router: Namespace,
 }
 
-/// A host's interface, the router's, a number; the host's address, what is beyond, and its next hop.
+/// A host's interface, the router's, a number; the host's address, the network beyond, and its next
+/// hop.
 type End = (&'static str, &'static str, u8, [u8; 4], &'static str, [u8; 4]);
 
 const ENDS: [End; 2] = [
@@ -141,7 +142,7 @@ impl Site {
     }
 }
 
-/// Sends `bytes` by TCP from one host to the other, and compares what comes.
+/// Sends `bytes` by TCP from one host to the other, and compares the received bytes.
 fn transfer(from: &Namespace, to: &Namespace, address: Ipv4Addr, bytes: usize) -> Result<()> {
     let listener = to.enter(|| Ok(TcpListener::bind((address, 0))?))?;
     let at: SocketAddr = listener.local_addr()?;
@@ -168,7 +169,7 @@ fn transfer(from: &Namespace, to: &Namespace, address: Ipv4Addr, bytes: usize) -
     })
 }
 
-/// With the default offloads of a veth, by which segments have no checksum when they come to us.
+/// With the default offloads of a veth, by which segments arrive without a checksum.
 #[test]
 fn tcp_passes_both_ways_whole() {
     if !privileged("TCP through the router") {
@@ -356,7 +357,7 @@ fn groups_reach_who_asked_and_who_need_not() {
         let mut bytes = [0; 8];
         far.recv(&mut bytes).is_ok_and(|length| bytes[..length] == to.octets())
     };
-    // What is no longer wanted is discarded by the router, not by the host.
+    // Packets for a group that is no longer wanted are discarded by the router, not by the host.
     let unwanted = || {
         let tally = router.tally().expect("it answers");
         tally.ports[0].discards.get("no_group").copied().unwrap_or(0)

@@ -33,7 +33,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 const PORTS: u8 = 5;
 /// How many times slower it is played, one after the other, while broadcasts are late.
 const SLOWER: [u64; 3] = [1, 4, 4];
-/// What the router's thread is called.
+/// The name of the router's thread.
 const ROUTER: &str = "router";
 /// A broadcast is late when it comes half a period late; the machine explains that if the thread waited for
 /// half of this at least.

@@ -74,7 +74,7 @@ fn a_good_run_has_every_figure() {
     assert!(places.is_sorted(), "verdict, warnings, asked, sent, seen, device, details");
 }
 
-/// What is known from inside our router, with more lost than its counters explain.
+/// A story with our router's own data, with more lost than its counters explain.
 fn with_a_router() -> Story {
     let step = |at: u32, packets: u32| QueueStep {
         start_s: f64::from(at),
@@ -429,7 +429,7 @@ fn chromium_runs_no_script_but_the_pages_own() {
     assert_eq!((title.as_str(), complaint), ("blank", None), "such a script would have run");
 }
 
-/// As a server of artifacts may hand it out: the page looks as it does with its script.
+/// As a server of artifacts may deliver it: the page looks as it does with its script.
 #[test]
 fn chromium_shows_every_figure_where_scripts_are_forbidden() {
     let Some(browser) = browser::find() else {
@@ -447,7 +447,7 @@ fn chromium_shows_every_figure_where_scripts_are_forbidden() {
     assert!(picture(&without, forbidden) != whole, "figures make the difference");
 }
 
-/// Draws a page in a window and a colour scheme (0 dark, 1 light), and looks for what is wrong.
+/// Draws a page in a window and a colour scheme (0 dark, 1 light), and checks it for errors.
 fn draw(browser: &str, dir: &Path, story: &Story, (name, scheme, size): (&str, u8, &str)) {
     let page = render(story);
     let figures = ids(&page).len();

@@ -27,7 +27,8 @@ fn number(point: &Value, key: &str) -> f64 {
     point[key].as_f64().unwrap_or_else(|| panic!("{key} in {point}"))
 }
 
-/// Frames of our router by their ways: past the pipeline only in `offloaded`. How many those were.
+/// Checks the frames of our router by path: past the pipeline only in `offloaded`; returns how many
+/// those were.
 fn past_the_pipeline(point: &Value) -> f64 {
     if point["dut"] != "nilometer" {
         assert!(point["paths"].is_null(), "{point}");

@@ -20,7 +20,7 @@ const MESSAGE_BYTES: usize = 4096;
 /// Next hops of [`some_routes`].
 const NEXT_HOPS: u64 = 64;
 
-/// Prefixes drawn from most of the unicast addresses, no two alike, none where the labs have their own;
+/// Prefixes drawn from most of the unicast addresses, no two alike, none in the labs' own networks;
 /// each with one of 64 next hops, from `first` on.
 pub fn some_routes(count: usize, first: Ipv4Addr) -> Vec<(Prefix<u32>, Ipv4Addr)> {
     let mut rng = Rng::new(11, 1, 0);

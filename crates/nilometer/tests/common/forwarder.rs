@@ -27,7 +27,7 @@ impl Forwarder {
         Forwarder { v4: rib.lookups().expect("a place").v4, hops: rib.hops() }
     }
 
-    /// Where packets to these addresses go; nothing where there is no route.
+    /// The ways of packets to these addresses; nothing where there is no route.
     pub fn batch(&mut self, to: &[u32], flow: u32) -> Vec<Option<Hop>> {
         self.hops.newer();
         let mut found = vec![None; to.len()];
@@ -76,7 +76,7 @@ impl Watch {
         Watch { stop, thread }
     }
 
-    /// How often all were looked up; panics where one was not as it should be.
+    /// Returns how often all were looked up; panics where an answer was wrong.
     pub fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no packet without its way")
@@ -101,8 +101,8 @@ pub fn ways(rib: &RibThread, source: Source) -> Ways {
     ways
 }
 
-/// Waits until `condition` holds, with patience; how long that took. Half of the time at least is left
-/// to others, however long it takes to look.
+/// Waits until `condition` holds; returns how long that took. At least half of the time is left to
+/// other threads, however long a check takes.
 pub fn wait(what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     const PATIENCE: Duration = Duration::from_secs(300);
     let begun = Instant::now();

@@ -101,7 +101,7 @@ impl Room {
         found
     }
 
-    /// The binary with these words, not yet started.
+    /// The binary with these arguments, not yet started.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.current_dir(&self.0).args(words).stdin(Stdio::null());
@@ -301,7 +301,7 @@ pub fn privileged(what: &str) -> bool {
     }
 }
 
-/// Does it for all of them at once: what waits for clocks more than it computes.
+/// Runs it for all of them at once: for work that waits for clocks more than it computes.
 pub fn at_once<T: Copy + Send>(all: &[T], what: impl Fn(T) + Sync) {
     std::thread::scope(|scope| {
         for &one in all {
@@ -363,7 +363,7 @@ pub fn talk(count: u64, size: impl Fn(u64) -> usize, acknowledges: bool) -> Vec<
         let mut heard = [0; 2];
         let mut send = |from_client: bool, flags: u8, sequence: u32, payload: &[u8]| {
             let (from, to) = if from_client { (client, server) } else { (server, client) };
-            // What has passed of the other end's by now.
+            // The sequence number up to which the other end has sent.
             let acknowledgement = if acknowledges { heard[usize::from(from_client)] } else { 0 };
             let segment = Tcp { flags, sequence, payload, acknowledgement, ..Tcp::new(from, to) };
             let unit = u32::from(flags & 0x03 != 0);

@@ -13,9 +13,9 @@ pub struct Module<'a> {
     pub number: u16,
     pub seen_bytes: u16,
     pub globals: &'a str,
-    /// What is done to the packet whose descriptor is at `$at`.
+    /// The code for the packet whose descriptor is at `$at`.
     pub packet: &'a str,
-    /// What is done with a message whose first byte is `$first`.
+    /// The code for a message whose first byte is `$first`.
     pub message: &'a str,
 }
 

@@ -92,7 +92,7 @@ fn daemons(router: &Router) -> Vec<Daemon> {
     ]
 }
 
-/// R2 with OSPF, R3 with RIP, which has a way to the target as well.
+/// R2 with OSPF, R3 with RIP, which has a route to the target as well.
 fn neighbours(r2: &Router, r3: &Router) -> Vec<Daemon> {
     kernel_routes(r2.namespace, 0x0a00_0000, OSPF_ROUTES);
     kernel_routes(r3.namespace, 0xac10_0000, RIP_ROUTES - 1);
@@ -148,13 +148,13 @@ impl Traffic {
         self.came[place].load(Ordering::Relaxed)
     }
 
-    /// Waits until packets come by this way; how long that took.
+    /// Waits until packets arrive by this path; returns how long that took.
     fn takes(&self, place: usize) -> Duration {
         let before = self.at(place);
         wait("traffic by the other way", || self.at(place) > before + 5)
     }
 
-    /// How many were sent, and came by this way, within a second.
+    /// How many packets were sent, and arrived by this path, within a second.
     fn for_a_second(&self, place: usize) -> [u64; 2] {
         let now = || [self.sent.load(Ordering::Relaxed), self.at(place)];
         let before = now();

@@ -23,7 +23,7 @@ const ID: u16 = 1;
 const BLACKHOLE: u16 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes something of the kernel's, and hears that it is made.
+/// Creates a kernel object, and waits for the confirmation.
 fn make(netlink: &Socket, mut request: Vec<u8>) {
     const REQUEST_CREATE_ACKNOWLEDGE: u16 = 0x405;
     request[6..8].copy_from_slice(&REQUEST_CREATE_ACKNOWLEDGE.to_ne_bytes());

@@ -358,7 +358,8 @@ fn a_list_is_whole_while_the_table_changes() {
             routes.iter().partition(|&route| number(route) % 2 == 0);
         assert!(stayed.iter().map(|route| route.prefix).eq(stay), "{} stayed", stayed.len());
         others += came.len();
-        // Its ways are of one moment: never another prefix's, whose next hop was let go meanwhile.
+        // Its ways are from one moment: never those of another prefix, whose next hop was released
+        // meanwhile.
         for route in routes.iter() {
             let Hop::Via { port, gateway: Some(IpAddr::V4(gateway)) } = route.members[0].hop else {
                 panic!("{route:?}")

@@ -10,7 +10,7 @@ use common::{BINARY, Room, capture, pcap, pcap_header, privileged, text, timeles
 use nilometer_wire::build;
 use serde_json::{Value, json};
 
-/// What is typed, and words that the answer must have.
+/// A command line, and words that the answer must have.
 type Case<'a> = (&'a str, &'a [&'a str]);
 
 /// A room with a good file of each kind and bad ones beside them.
@@ -325,8 +325,8 @@ fn a_pipe_that_is_fed_without_end_is_left_at_the_limit() {
     }
 }
 
-/// A user namespace that may make neither networks nor further user namespaces is as bare of
-/// privilege as a machine can be.
+/// A user namespace that may create neither networks nor further user namespaces has as little
+/// privilege as possible.
 #[test]
 fn without_privilege_a_lab_says_what_to_do() {
     let room = furnished("bare");

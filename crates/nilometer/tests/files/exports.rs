@@ -197,7 +197,7 @@ fn records_are_repaired_unless_only_decoded() {
         (&10_000_014.into(), &11_400.into())
     );
     assert_eq!(counts["repairs"].to_string(), "{}");
-    // What was only decoded can be repaired later; what was repaired needs no more.
+    // Records that were only decoded can be repaired later; repaired ones need no more.
     for (given, after) in [(4, 1), (1, 1)] {
         let next = room.0.join(format!("next-{given}.parquet"));
         let counts = counted(&[table.clone(), "-o".into(), next.clone()]);
@@ -300,7 +300,7 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
     assert!(
         counts["warnings"][0].to_string().contains("odd: 1 of 3000 records (0.0 %) are of kinds")
     );
-    // Cut between two blocks, it looks whole, but for its header.
+    // Cut between two blocks, it looks complete except for its header.
     let counts = counted(&[room.file("short", &whole[..second])]);
     assert_eq!((&counts["flow_records"], &counts["damaged"]), (&1_000.into(), &1.into()));
     let words = "short: its header tells of 2 more blocks";

@@ -122,7 +122,8 @@ fn random_directories_lose_nothing_and_own_results_are_replaced() {
         if chance.one_in(3) {
             may_replace &= make(&case.join(&partial), &mut chance, &around);
         }
-        // (A lab that may run takes seconds and rights: it is let loose on what it must refuse.)
+        // (A lab that may run takes seconds and privileges: it is only tried on directories that it
+        // must refuse.)
         let commands = if may_replace { 4 } else { DIRECTORIES.len() };
         let line = DIRECTORIES[chance.below(commands)];
         let before = snapshot(&case);
@@ -151,7 +152,8 @@ fn random_directories_lose_nothing_and_own_results_are_replaced() {
     assert!(replaced > RESTING / 6 && refused > RESTING / 4, "{replaced}, {refused}");
 }
 
-/// Commands that write a file: their words, OUT for its name; what ours begin with is known to them.
+/// Commands that write a file: their words, OUT for its name; they recognise our files by their
+/// beginnings.
 const OUTPUTS: [&str; 14] = [
     "flows in.pcap -o OUT.csv --force",
     "flows in.pcap -o OUT.ndjson --force",
@@ -246,7 +248,7 @@ fn random_files_are_replaced_only_if_they_are_ours() {
         let mut ours: Vec<PathBuf> = ours.map(PathBuf::from).into();
         ours.push("OUT_tcpserver.xml".into());
         if number / OUTPUTS.len() == 4 {
-            // The link is not ours, what it leads to is.
+            // The link is not ours, but its target is.
             ours.retain(|one| at.join(one) != path);
             ours.push("real".into());
         }
@@ -263,7 +265,7 @@ fn random_files_are_replaced_only_if_they_are_ours() {
     }
 }
 
-/// A user that knows which process writes next cannot lay a link in its way.
+/// A user that knows which process writes next cannot place a link in its way.
 #[test]
 fn temporary_names_cannot_be_foreseen() {
     let room = furnished("force-links");
@@ -325,7 +327,7 @@ fn runs_that_are_killed_or_disturbed_lose_nothing() {
             let (lost, left) =
                 (losses(&before, &snapshot(&at), &ours), litter(&before, &snapshot(&at), &ours));
             assert!(lost.is_empty() && left.is_empty(), "{number}: {lost:?} {left:?}");
-            // A dead process holds no lock, and what it left is ours.
+            // A dead process holds no lock, and its leftovers are ours.
             done(&at, &["simulate", "tiny.toml", "--out", "out", "--force"]);
             assert!(!partial.exists(), "{number}");
         } else {

@@ -66,7 +66,7 @@ fn fills(room: &Room, words: &[&str], from: u64, failures: u32, left: &[&str]) {
         }
         assert_eq!(output.status.code(), Some(2), "{words:?} on {bytes} bytes: {said}");
         let line = said.lines().last().expect("a reason");
-        // What was measured is kept as far as it could be written.
+        // Measurements are kept as far as they could be written.
         let kept = line.contains("kept in ").then(|| format!("{}.partial", left[0]));
         assert_eq!(found, Vec::from_iter(kept), "{words:?} on {bytes} bytes: {said}");
         assert_eq!(line.matches("No space left on device").count(), 1, "{words:?}: {line}");

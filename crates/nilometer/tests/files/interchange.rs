@@ -179,7 +179,7 @@ fn a_model_goes_to_harpoon_and_back() {
         let counts: Vec<f64> = counts.iter().map(|count| count.as_f64().expect("one")).collect();
         counts[0] / counts.iter().sum::<f64>()
     };
-    // Whatever a tool calls itself, it ends no comment.
+    // The name of a tool cannot end a comment.
     let renamed =
         room.read("a.json").replacen("\"tool\": \"", "\"tool\": \"x---> <evil/> <!-- ", 1);
     room.write("c.json", &renamed);
@@ -232,7 +232,7 @@ fn laws_are_stated_by_name_or_as_a_table() {
         assert_eq!(model["sources"]["counts"].as_array().map(Vec::len), Some(254));
         room.done(&["generate", "plan", "m.json"]);
     }
-    // What was stated is as sure as a large sample.
+    // A stated law is as certain as a large sample.
     let compared = room.counted(&["model", "compare", "m.json", "m.json", "--json"]);
     for distance in compared["distances"].as_array().expect("distances") {
         assert!(distance["floor"].as_f64().expect("a floor") < 0.05, "{distance}");

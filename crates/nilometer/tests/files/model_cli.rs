@@ -154,7 +154,7 @@ fn a_model_is_at_no_distance_from_itself() {
     assert!(long.contains(" …han-its-column.json "), "{long}");
 }
 
-/// Sizes doubled: the laws of sizes are far apart, every other law is where it was.
+/// Sizes doubled: the laws of sizes are far apart, every other law is unchanged.
 #[test]
 fn a_law_that_moved_is_found_and_no_other() {
     let room = Room::new("moved");

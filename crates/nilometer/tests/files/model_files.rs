@@ -13,8 +13,8 @@ use nilometer::cli::model::schema;
 use nilometer_wire::build;
 use serde_json::{Map, Value};
 
-/// What is wrong with `value` by the keywords of JSON Schema (2020-12) that our schema uses. A keyword that
-/// is not known here is wrong, so that nothing passes unchecked.
+/// Errors in `value` by the keywords of JSON Schema (2020-12) that our schema uses. An unknown keyword is
+/// an error, so that nothing passes unchecked.
 fn complaints(schema: &Value, root: &Value, value: &Value, at: &str) -> Vec<String> {
     let Some(keywords) = schema.as_object() else {
         return if schema == &Value::Bool(true) { vec![] } else { vec![format!("{at}: refused")] };

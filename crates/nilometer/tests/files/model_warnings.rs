@@ -46,7 +46,7 @@ fn export(unix_secs: u32, ended: u16) -> Vec<u8> {
     netflow5::encode(&header, &(0..20).map(flow).collect::<Vec<_>>()).expect("it fits")
 }
 
-/// The warnings of a command that is done.
+/// The warnings of a command that must succeed.
 fn warnings(room: &Room, words: &[&str]) -> Vec<String> {
     let output = room.run(words);
     let said = text(&output.stderr);

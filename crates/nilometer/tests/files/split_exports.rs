@@ -76,8 +76,8 @@ fn apart(model: &TrafficModel, from: &TrafficModel) -> [f64; 4] {
 
 /// An export that splits nothing is not its packets either: sizes are bytes less 40 a packet, though
 /// half of these connections carry 12 more of options (KS 0.123), and stamps are milliseconds, below
-/// which a ninth of the gaps lie (0.104). So the model is held to both: its packets, and the export
-/// without splits, from which it is to differ by nothing but what is within a rounding.
+/// which a ninth of the gaps lie (0.104). So the model is compared with both: its packets, and the
+/// export without splits, from which it may differ only by rounding.
 #[test]
 fn a_split_export_has_the_model_of_its_packets_after_repair() {
     let Some(data) = std::env::var_os("NILOMETER_DATA").map(PathBuf::from) else {

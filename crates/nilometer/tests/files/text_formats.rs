@@ -145,7 +145,7 @@ fn directories_and_globs_are_inputs() {
     assert!(said.contains("is an input"), "{said}");
 }
 
-/// What lies beside captures is passed over and named; what is named must be read.
+/// Other files beside captures are skipped and named; files named on the command line must be read.
 #[test]
 fn other_files_of_a_directory_are_passed_over() {
     let room = Room::new("beside");
@@ -184,7 +184,7 @@ fn other_files_of_a_directory_are_passed_over() {
     }
 }
 
-/// A damaged file ends no directory and no glob, and neither is it lost without a word.
+/// A damaged file stops no directory and no glob, and is not skipped silently either.
 #[test]
 fn damaged_files_of_a_directory_are_passed_over_and_named() {
     let room = Room::new("torn");

@@ -122,7 +122,7 @@ fn shown(capture: usize, records: Vec<FlowRecord>) -> Vec<Shown> {
     flows.iter().filter_map(show).collect()
 }
 
-/// What most of the fifteen flows of other captures that look most alike were.
+/// The majority label of the fifteen most similar flows of other captures.
 fn learned(flow: &Shown, all: &[Shown]) -> bool {
     let apart = |other: &Shown| -> f64 {
         flow.features.iter().zip(&other.features).map(|(one, other)| (one - other).powi(2)).sum()

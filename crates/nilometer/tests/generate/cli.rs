@@ -132,7 +132,7 @@ fn without_a_server_the_cause_and_the_remedy_are_told() {
     assert!(told.iter().all(|word| line.contains(word)), "{line}");
     let remedy = format!("start `nilometer generate server --port {port} --device lo`");
     assert!(line.contains(&remedy), "{line}");
-    // To where loopback does not lead there is no answer, or no way.
+    // Addresses beyond loopback give no answer, or have no route.
     let line = unanswered(&room, &["--port", &port, "--destinations", "192.0.2.0/24"]);
     assert!(line.contains("to 192.0.2."), "{line}");
     assert!(line.contains("got no answer") || line.contains("unreachable"), "{line}");
@@ -154,7 +154,7 @@ fn a_long_plan_is_given_up_early() {
     assert!(!line.contains("of 350"), "not all were tried: {line}");
 }
 
-/// Of two destinations one is served: what failed is counted by its reason, what came is exact.
+/// One of two destinations is served: failures are counted by reason, received bytes are exact.
 #[test]
 fn failures_are_counted_by_reason() {
     let room = Room::new("half");

@@ -106,8 +106,8 @@ fn owner_fetches(live: &LiveCounters, size_bytes: u64) {
     wait_until("the server counts the owner's files", || live.progress().completed >= FILES);
 }
 
-/// Bytes that the kernel holds to be sent from the server's port in this namespace, and sockets there that
-/// no process has any more.
+/// Bytes that the kernel holds for sending from the server's port in this namespace, and sockets there
+/// that no process owns any more.
 fn kept_by_the_kernel() -> (u64, usize) {
     let text = fs::read_to_string("/proc/thread-self/net/tcp").expect("a table of sockets");
     let (mut bytes, mut orphans) = (0, 0);
@@ -151,7 +151,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
     }
     let report = in_the_open(short(), |live| {
         let over = AtomicBool::new(false);
-        // Half of them trickle the beginning of a request, half its rest; a client that is given up calls again.
+        // Half of them trickle the header of a request, half its rest; a client that is given up reconnects.
         let call = |number: usize| match number % 2 {
             0 => TcpStream::connect(HERE).expect("the kernel has a queue"),
             _ => stranger(1 << 20, 1),
@@ -169,7 +169,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
                     thread::sleep(Duration::from_millis(200));
                 }
             });
-            // Long enough for every client that has come to be given up once.
+            // Long enough for every client to be given up once.
             thread::sleep(Duration::from_secs(5));
             owner_fetches(live, 100_000);
             over.store(true, Relaxed);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The server closes both directions; the client, which has heard its FIN, sends ten small segments and its own.
+/// The server closes both directions; the client, which has received its FIN, sends ten small segments and its
+/// own FIN.
 fn closed_before_more_came() -> Script {
     seen(vec![
         send(Client, 0, 5, 421),
@@ -23,7 +24,7 @@ fn broken_off() -> Script {
     ])
 }
 
-/// Neither end hears what the other one had under way when it closed.
+/// Neither end receives what the other one had under way when it closed.
 fn both_gone() -> Script {
     seen(vec![
         send(Client, 0, 5, 100),
@@ -41,7 +42,8 @@ fn what_comes_to_an_end_that_is_gone_is_reset_segment_by_segment() {
     let Some((found, played)) = observed("ends that are gone", &scripts, 1_500) else { return };
     for (script, seen) in scripts.iter().zip(&found) {
         for side in Side::BOTH {
-            // An end that hears again, and is held up before its last segment goes out, may hear of a reset first.
+            // An end that no longer ignores resets, and is delayed before its last segment is sent, may receive a
+            // reset first.
             let lacks = sent_by(script, side) - seen.of(side).payload_bytes;
             assert!(lacks <= u64::from(script.segment_bytes), "{lacks} of {seen:#?}");
         }

@@ -12,10 +12,10 @@ use nilometer_linux::privilege::{self, Privilege};
 use rig::{Device, Out, Rig};
 use told::{Comparison, MEANT, told};
 
-/// A class of packets that are meant to fare otherwise.
+/// A class of packets that the two devices treat differently on purpose.
 struct Explained {
     why: &'static str,
-    /// Of the packet, what the kernel did, and what we did.
+    /// Whether a packet, the kernel's output and ours are of this class.
     is_it: fn(&[u8], &str, &str) -> bool,
 }
 

@@ -37,7 +37,7 @@ struct Difference {
     ours: &'static str,
 }
 
-/// A packet, and what is to become of it.
+/// A packet, and its expected fate.
 struct Step {
     name: &'static str,
     side: usize,
@@ -95,7 +95,7 @@ fn spoiled(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// What came out in words: side, protocol, and both ends where there are ports, those that were drawn as `drawn`.
+/// The output in words: side, protocol, and both ends where there are ports, with random ones as `drawn`.
 fn said(out: &[Out]) -> String {
     let mut words: Vec<String> = out.iter().map(|(side, packet)| said_one(*side, packet)).collect();
     words.sort();
@@ -128,7 +128,7 @@ fn said_one(side: usize, packet: &[u8]) -> String {
     }
 }
 
-/// What is wrong with a step, if anything is.
+/// The fault of a step, if there is one.
 fn judged(step: &Step, theirs: &[Out], own: &[Out]) -> Option<String> {
     let [kernel, ours] = [said(theirs), said(own)];
     let fault = match &step.differs {
@@ -144,7 +144,7 @@ fn judged(step: &Step, theirs: &[Out], own: &[Out]) -> Option<String> {
     ))
 }
 
-/// Both devices with a service; none where this machine has not what it takes.
+/// Both devices with a service; none where this machine lacks the means.
 fn both(what: &str, service: &Service) -> Option<[Rig; 2]> {
     match privilege::privilege() {
         Privilege::Root if nftables::is_installed() => {}

@@ -51,12 +51,12 @@ pub enum Device {
     Ours,
 }
 
-/// What a device does beside forwarding, in both devices' words.
+/// A service of a device besides forwarding, in both devices' languages.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
     /// For the kernel: rules, as `nft -f` reads them.
     pub rules: &'static str,
-    /// For our router: what is added to its ROUTER.toml.
+    /// For our router: an addition to its ROUTER.toml.
     pub router: &'static str,
     /// A network that is behind the left host.
     pub inside: &'static str,
@@ -86,7 +86,7 @@ impl Rig {
         Rig::with(device, None)
     }
 
-    /// A rig whose device does something with what it forwards.
+    /// A rig whose device applies a service to the packets that it forwards.
     pub fn with(device: Device, service: Option<&Service>) -> Result<Rig> {
         let spaces = [Namespace::new()?, Namespace::new()?, Namespace::new()?];
         for space in &spaces {
@@ -142,12 +142,12 @@ impl Rig {
         Ok(rig)
     }
 
-    /// What comes out for an IP packet that goes in on the left.
+    /// The output for an IP packet that enters on the left.
     pub fn ask(&mut self, kind: u16, ip_packet: &[u8]) -> Result<Vec<Out>> {
         self.ask_from(0, kind, ip_packet)
     }
 
-    /// What comes out for an IP packet that goes in on a side.
+    /// The output for an IP packet that enters on a side.
     pub fn ask_from(&mut self, side: usize, kind: u16, ip_packet: &[u8]) -> Result<Vec<Out>> {
         self.send(side, kind, ip_packet)?;
         let mut out = Vec::new();
@@ -155,7 +155,7 @@ impl Rig {
         Ok(out)
     }
 
-    /// Marks go each way, twice; what comes out before the second.
+    /// Sends marks each way, twice; collects the frames before the second.
     fn settle(&mut self, out: &mut Vec<Out>) -> Result<()> {
         for _ in 0..2 {
             self.marks += 1;
@@ -189,7 +189,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Everything that came to a side until its mark.
+    /// All frames that arrived at a side until its mark.
     fn collect(&mut self, side: usize, out: &mut Vec<Out>) -> Result<()> {
         let (began, mut batch): (Instant, Vec<Packet>) = (Instant::now(), Vec::new());
         let mark = self.marks.to_be_bytes();

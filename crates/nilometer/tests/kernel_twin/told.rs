@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use super::rig::Out;
 
-/// A difference that is meant: it is gone when both sides are seen through this.
+/// An intended difference: it disappears when both sides are seen through this.
 pub struct Meant {
     pub why: &'static str,
     through: fn(&mut [u8]),
 }
 
-/// Differences that are meant, each seen through on top of those before it.
+/// Intended differences, each applied on top of those before it.
 pub const MEANT: [Meant; 4] = [
     Meant {
         why: "our ICMP errors have no ECN bits (RFC 3168, 5); the kernel leaves one of the original's",
@@ -76,7 +76,7 @@ const OWN_END: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Same,
-    /// Different as is meant, for the reason of this number and perhaps those before it.
+    /// Different as intended, for the reason of this number and perhaps those before it.
     Meant(usize),
     Different,
 }

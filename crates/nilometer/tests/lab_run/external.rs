@@ -114,7 +114,7 @@ impl Bench {
         lines
     }
 
-    /// What the host's owner can see of an interface.
+    /// The state of an interface that the host's owner can see.
     fn state(&self) -> String {
         let mut all = String::new();
         for words in [
@@ -159,7 +159,7 @@ pub(super) fn ip(words: &[&str]) {
     assert!(output.status.success(), "ip {}: {}", words.join(" "), text(&output.stderr));
 }
 
-/// What an owner may have set, and a move to another namespace takes away.
+/// Settings that an owner may have made, and that a move to another namespace removes.
 fn furnish(bench: &Bench) {
     for address in ["10.9.8.7/24", "10.9.8.8/24", "fe80::1/64", "fd77::7/64", "fd77::8/64"] {
         let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
@@ -408,7 +408,7 @@ fn interfaces_come_back_when_the_lab_is_killed() {
 /// The device's route to the servers.
 const ROUTE: &str = "198.19.0.0/17";
 
-/// The one line that names what is wrong has these words.
+/// Asserts that the one line of the error has these words.
 fn expect(bench: &Bench, what: &str, words: &str) {
     let problems = bench.problems(&INTERFACES);
     let is_named = problems.len() == 1 && problems[0].contains(words);

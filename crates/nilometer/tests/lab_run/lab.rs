@@ -13,7 +13,7 @@ use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::outcome::Outcome;
 use serde_json::Value;
 
-/// What a run leaves, without `--pcap`.
+/// The files of a run, without `--pcap`.
 const FILES: [&str; 10] = [
     ".nilometer-results",
     "execution.ndjson",
@@ -56,7 +56,7 @@ fn balanced(packets: &Value) {
     assert!(count(packets, "in") > 0, "{packets}");
 }
 
-/// What holds for every completed run whatever else the machine does.
+/// Asserts what holds for every completed run on any machine.
 fn sound(result: &Value) {
     balanced(&result["packets"]);
     for direction in result["directions"].as_array().expect("directions") {
@@ -68,7 +68,7 @@ fn sound(result: &Value) {
         assert_eq!(count(&result["packets"], key), both, "{key}");
     }
     assert_eq!(result["execution"]["sizes_exact"], true, "{result}");
-    // What a part's end cuts is under way when the copy's comes.
+    // Connections that a part's end cuts are under way at the copy's end.
     let ended = |key| count(&result["execution"], key);
     let cut = if result["part"].is_object() { ended("unfinished") } else { 0 };
     assert_eq!(ended("completed") + cut, count(result, "connections"), "{result}");
@@ -162,7 +162,7 @@ fn a_short_run_through_frr_is_sound() {
     assert_eq!(result["packets"]["in"], result["packets"]["out"], "{result}");
 }
 
-/// The digest of a run is that of its plan, whatever the threads; seed and model change it.
+/// The digest of a run is that of its plan, independent of threads; seed and model change it.
 fn planned(room: &Room, result: &Value) {
     let ours = result["digest"].as_str().expect("text");
     assert_eq!(ours.len(), 64);
@@ -226,7 +226,7 @@ fn executed(room: &Room, result: &Value) {
     assert!(of_six > 0 && of_six < lines.len(), "{of_six} of {} over IPv6", lines.len());
 }
 
-/// `report` draws the page anew from what the run left.
+/// `report` redraws the page from the run's results.
 fn redrawn(room: &Room) {
     let page = room.read("run/report.html");
     fs::remove_file(room.path("run/report.html")).expect("the page");
@@ -257,7 +257,8 @@ fn replaced(room: &Room) {
     assert_eq!(left, FILES.map(str::to_owned).into());
 }
 
-/// SIGINT keeps what was measured. The input is a capture, fitted into a minute: k = its seconds / 60.
+/// SIGINT keeps the measurements so far. The input is a capture, fitted into a minute: k = its seconds
+/// / 60.
 #[test]
 fn an_interrupted_run_keeps_what_it_has() {
     if !privileged("an interrupted run") {
@@ -411,7 +412,7 @@ fn descendants(pid: u32) -> Vec<String> {
     related.collect()
 }
 
-/// Root or not, a lab runs or says in one sentence what to do.
+/// With or without root, a lab runs or says in one sentence what to do.
 #[test]
 fn an_ordinary_user_gets_a_lab_or_one_sentence() {
     let room = Room::new("ordinary");
@@ -459,7 +460,7 @@ fn good() -> Outcome {
     .expect("a result")
 }
 
-/// A word that the finding must have, and what is wrong with the outcome.
+/// A word that the finding must have, and the fault in the outcome.
 type Fault = (&'static str, fn(&mut Outcome));
 
 #[test]

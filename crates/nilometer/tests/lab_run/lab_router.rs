@@ -12,7 +12,7 @@ use nilometer_files::table::packets::read_packet_table;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// A slow way to the clients with a short queue, a long one to the servers, one client shut out.
+/// A slow link to the clients with a short queue, a long link to the servers, one client shut out.
 const SLOW: &str = r#"
 [tables]
 engine_v4 = "lines"
@@ -129,7 +129,7 @@ fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
     let mean = client["output"]["mean_packets"].as_f64().expect("a number");
     assert!((0.5..12.0).contains(&mean), "{client}");
 
-    // Delays: no packet comes over a longer link sooner, and only the way that it is on is longer.
+    // Delays: no packet crosses a longer link sooner, and only the direction of that link is longer.
     let mut soonest = [i64::MAX; 2];
     read_packet_table(&room.path("run/packets.parquet"), &mut |row| {
         let least = &mut soonest[usize::from(row.direction)];
@@ -147,7 +147,7 @@ fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
     );
     assert_eq!(tables["classifier"], "linear");
 
-    // What is warned of before the traffic is warned of once.
+    // A warning before the traffic is given once.
     let warning = "nilometer: warning: The plan has ";
     assert_eq!(said.matches(warning).count(), 1, "{said}");
     assert!(said.contains("port client of lab/slow.toml carries 4 Mbit/s"), "{said}");
@@ -218,8 +218,8 @@ fn kept(room: &Room, result: &Value) {
     assert_ne!(bytes(&usual), bytes(result), "an engine is its table");
 }
 
-/// What lines of the summary look like, whatever the numbers: names, columns and units. Losses, which a run
-/// may have or not, are left out, disciplines too, and of the last line all but its name.
+/// The shapes of the lines of the summary, without the numbers: names, columns and units. Losses, which a
+/// run may have or not, are left out, disciplines too, and of the last line all but its name.
 fn shapes(printed: &str) -> Vec<String> {
     let shape = |line: &str| {
         let (name, said) = line.split_at_checked(23).unwrap_or((line, ""));

@@ -83,7 +83,7 @@ fn the_help_names_the_bounds_of_the_check() {
     }
 }
 
-/// A signal in a later run keeps the runs before it, and what there was of that one.
+/// A signal in a later run keeps the earlier runs, and the partial results of that one.
 #[test]
 fn a_row_of_runs_that_is_interrupted_names_what_is_kept() {
     if !privileged("an interrupted row of runs") {

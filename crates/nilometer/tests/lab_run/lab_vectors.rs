@@ -88,7 +88,7 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
     assert_eq!((played.served.accepted, played.served.completed), (20, 20));
     let observed = played.sighted.observed.expect("what was observed");
     assert_eq!(observed.connections.len(), 20);
-    // A handshake that the machine held up until the next connection began may have taken that one's setting.
+    // A handshake delayed by the machine until the next connection began may have taken that one's setting.
     let as_asked = |one: &&Connection| one.has_time_stamps == (one.client.port() % 2 == 1);
     assert!(observed.connections.iter().filter(as_asked).count() >= 18, "{observed:?}");
     for one in observed.connections.iter().filter(as_asked) {
@@ -108,7 +108,7 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
 
 type Spoil = fn(&mut Whole);
 
-/// Whatever is out of its bounds is found by `--check`, each by itself.
+/// `--check` finds each violated bound, one at a time.
 fn each_bound_is_held(result: &str) {
     let read = || -> Whole {
         let mut sound: Whole = serde_json::from_str(result).expect("a result");
@@ -206,7 +206,7 @@ fn repeated_runs_have_a_page_of_their_own() {
 }
 
 /// From a capture to the verdict: every connection once, between as many hosts, with the original's bytes, by its
-/// own clock; and what is judged is the metered copy.
+/// own clock; and the verdict is on the metered copy.
 #[test]
 fn a_capture_is_played_as_it_was_and_judged_against_itself() {
     match privilege::privilege() {

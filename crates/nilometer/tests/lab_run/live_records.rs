@@ -53,7 +53,7 @@ fn export(first: u32, count: usize) -> Vec<u8> {
     netflow5::encode(&header, &records).expect("it fits")
 }
 
-/// The words of a listening command, with more behind them.
+/// The arguments of a listening command, with more appended.
 fn listening(to: SocketAddr, more: &[&str]) -> Vec<String> {
     let words = ["flows", "--listen", &to.to_string(), "--json"];
     words.iter().chain(more).map(|word| (*word).to_owned()).collect()
@@ -127,7 +127,7 @@ fn version9(source: u32, sequence: u32, record: Option<u32>) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the receiver has fetched what is in its buffer, so that the kernel drops nothing.
+/// Waits until the receiver has emptied its buffer, so that the kernel drops nothing.
 fn wait_until_fetched(by: SocketAddr) {
     let port = format!(":{:04X}", by.port());
     let waits = || {

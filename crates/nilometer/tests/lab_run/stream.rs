@@ -37,7 +37,7 @@ fn count(of: &Value) -> u64 {
     of.as_u64().expect("a count")
 }
 
-/// The fault box counts what it does by itself; the stream knows it by tags and bytes alone.
+/// The fault box counts its own faults; the stream infers them from tags and bytes alone.
 #[test]
 fn what_a_fault_box_did_is_reported_exactly() {
     if !privileged("stream run through a fault box") {
@@ -73,7 +73,8 @@ fn what_a_fault_box_did_is_reported_exactly() {
         assert_eq!(packets["duplicated"], fault["duplicated"]);
         assert_eq!(packets["corrupted"], fault["corrupted"]);
         assert_eq!(count(&packets["originated"]), 0);
-        // What is held back is reordered where another overtook it: at the end of a stream none may.
+        // A held-back frame counts as reordered if another overtook it: at the end of a stream none
+        // may.
         let (reordered, held) = (count(&packets["reordered"]), count(&fault["held_back"]));
         assert!(reordered <= held && reordered + 3 >= held && held > 0, "{reordered} of {held}");
         // (Of two milliseconds; what a busy machine adds is far from half a second.)

@@ -31,7 +31,7 @@ impl Stream {
         assert_eq!(unsafe { libc::kill(self.0.id() as libc::pid_t, signal) }, 0);
     }
 
-    /// What it does until now, by its threads: whether one of them sends.
+    /// Waits until its threads have used half a second of CPU time, as a sender does.
     fn wait_for_traffic(&self) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
@@ -188,7 +188,7 @@ fn a_processor_quota_throttles_the_pacer_and_invalidates_the_trial() {
     let result = stream.result();
     let said = std::fs::read_to_string(format!("{group}/cpu.stat")).unwrap_or_default();
     let _ = std::fs::remove_dir(&group);
-    // How long the kernel held its threads back, which it does while they are in the ordinary class.
+    // How long the kernel throttled its threads, which are in the ordinary class meanwhile.
     let throttled_us = said.lines().find_map(|line| line.strip_prefix("throttled_usec "));
     let throttled_us: u64 = throttled_us.and_then(|us| us.parse().ok()).unwrap_or(0);
     if moved.is_err() || throttled_us < 300_000 {
@@ -233,7 +233,7 @@ fn what_a_fault_box_does_in_mid_trial_is_named_with_its_time() {
     }
 }
 
-/// Frames that have come to the device until now.
+/// Frames that the device has received so far.
 fn received(bench: &Bench) -> u64 {
     let words = ["-n", &bench.device, "-j", "-s", "link", "show", "dc"];
     let output = Command::new("ip").args(words).output().expect("ip runs").stdout;

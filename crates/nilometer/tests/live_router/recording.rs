@@ -122,7 +122,7 @@ fn recorded(
         let due = (began.elapsed().as_secs_f64() * LOAD_PPS) as u64;
         for _ in 0..due.saturating_sub(sent).min(64) {
             let number = 1 + (sent % u64::from(ports - 1)) as u8;
-            // What the sender's own link has no room for is not sent.
+            // Datagrams that the sender's own link has no room for are not sent.
             let _ = socket.send_to(&payload, (receiver(number), PORT));
             sent += 1;
         }
@@ -373,7 +373,7 @@ fn plugins_that_come_and_go_are_replayed() {
         _ => {}
     })
     .expect("it is recorded");
-    // What is installed after that is not what was recorded.
+    // A version installed after that is not the recorded one.
     install(3).expect("installed");
     let done = replayed(&path, None);
     same("plugins", &done);
@@ -391,7 +391,7 @@ impl Routing for Behind {
     }
 }
 
-/// A host's word that its flow to the first receiver be set up with these plugins, or none.
+/// A host's setup message for its flow to the first receiver with these plugins, or none.
 fn flow_setup(plugins: &[(&str, &str)]) -> Vec<u8> {
     let named = plugins.iter().map(|(class, configuration)| NamedPlugin {
         class: (*class).to_owned(),
@@ -450,7 +450,7 @@ fn plugins_that_signalling_names_are_replayed() {
     })
     .expect("it is recorded");
     assert!(bound > 10, "{bound}");
-    // What is installed after that is not what was recorded.
+    // A version installed after that is not the recorded one.
     install(2).expect("installed");
     let done = replayed(&path, None);
     same("plugins that signalling names", &done);

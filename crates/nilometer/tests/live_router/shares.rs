@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-/// What came of the probes, and the router's counters before and after.
+/// The outcome of the probes, and the router's counters before and after.
 struct Outcome {
     came: u32,
     before: Tally,
@@ -87,7 +87,7 @@ fn load(socket: &UdpSocket, stop: &AtomicBool) {
         let due = (began.elapsed().as_secs_f64() * LOAD_PPS) as u64;
         let some = due.saturating_sub(sent).min(64);
         for _ in 0..some {
-            // What the sender's own link has no room for is not sent.
+            // Datagrams that the sender's own link has no room for are not sent.
             let _ = socket.send_to(&bytes, (BUSY, PORT));
         }
         sent += some;

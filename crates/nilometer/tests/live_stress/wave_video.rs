@@ -35,7 +35,7 @@ const FLOOR_S: f64 = 0.1;
 const MOMENTS_LEAST: u64 = 1_000;
 /// Virtual runs, by their seeds.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
-/// 50 ms, in which the plugin asks the scheduler once, and a frame.
+/// 50 ms, in which the plugin queries the scheduler once, and a frame.
 const REACTION_MS: f64 = 50.0 + 1_000.0 / 12.0;
 /// How often a run is repeated that the machine spoiled, and what of it was idle where it is no excuse.
 const ROUNDS: usize = 3;
@@ -70,7 +70,7 @@ fn receiver<'a>(result: &'a Value, contender: &str, receiver: usize) -> &'a Valu
     &of["receivers"][receiver]
 }
 
-/// The mean PSNR of frames sent in the burst; one that is the original stands at 60 dB, as on the page.
+/// The mean PSNR of frames sent in the burst; one equal to the original counts as 60 dB, as on the page.
 fn psnr_db(result: &Value, contender: &str, at: usize) -> f64 {
     let frames = receiver(result, contender, at)["psnr_db_by_frame"].as_array().expect("frames");
     let [from, to] = BURST_S.map(|second| (second * 12.0) as usize);

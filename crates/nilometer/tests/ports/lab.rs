@@ -132,7 +132,7 @@ pub fn memory() -> Result<PacketMemory> {
     PacketMemory::new(MemoryConfig { chunks: 8192, ..Default::default() })
 }
 
-/// Two ports joined: what comes in at one goes out at the other.
+/// Two ports joined: frames that arrive at one leave at the other.
 pub struct Patch {
     pub memory: PacketMemory,
     pub ports: [AnyPort; 2],
@@ -144,7 +144,7 @@ impl Patch {
         Patch { memory, ports, queues: Default::default() }
     }
 
-    /// Moves what is there; how many frames came in.
+    /// Moves the waiting frames; returns how many arrived.
     pub fn step(&mut self) -> Result<usize, PortError> {
         let mut count = 0;
         let mut batch = Vec::new();
@@ -265,7 +265,7 @@ pub fn frame(number: u64, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends frames of all lengths through the patch, 32 at a time, and compares what comes out.
+/// Sends frames of all lengths through the patch, 32 at a time, and compares the output.
 pub fn exchange(patch: &mut Patch, from: &Host, to: &Host, lengths: &[usize]) -> Result<()> {
     for (round, lengths) in lengths.chunks(32).enumerate() {
         let frames: Vec<Vec<u8>> = (lengths.iter().enumerate())

@@ -98,7 +98,7 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
     for number in 0..600 {
         left.send(&lab::frame(number, 60))?;
     }
-    // What was sent on one processor may come in on another, a moment later.
+    // A frame sent on one processor may arrive on another, a moment later.
     let is_over = |port: &mut AnyPort| Ok(port.statistics()?.rx_ring_full == 88);
     await_that("600 frames come", || is_over(&mut port))?;
     let mut batch = Vec::new();

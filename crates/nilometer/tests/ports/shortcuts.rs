@@ -64,7 +64,7 @@ fn close(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// What leaves where the pipeline sees nothing unusual about a frame of the flow: the twin of the program.
+/// The output where the pipeline sees nothing unusual about a frame of the flow: the twin of the program.
 fn forwarded(frame: &[u8], key: &Key<u32>) -> Option<Vec<u8>> {
     let header = Header::read(frame).ok()?;
     let AnyKey::V4(found) = header.key else { return None };

@@ -28,7 +28,7 @@ fn run(browser: &str, dir: &Path, words: &[&str], url: &str) -> Output {
         .expect("Chromium runs")
 }
 
-/// The title of a page after its scripts have run, and what the browser complains of first.
+/// The title of a page after its scripts have run, and the browser's first error.
 pub fn titled(
     browser: &str,
     dir: &Path,
@@ -58,8 +58,7 @@ pub fn title(browser: &str, dir: &Path, [name, page]: [&str; 2], scheme: u8, siz
     title
 }
 
-/// What a page looks like that a server of 127.0.0.1 hands out with these header lines: the bytes of a
-/// picture.
+/// A picture of a page that a server on 127.0.0.1 delivers with these header lines: its bytes.
 pub fn picture(browser: &str, dir: &Path, page: &str, header: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("an address");

@@ -228,7 +228,7 @@ fn the_readme_lists_every_command_and_no_other() {
     assert_eq!(listed, known);
 }
 
-/// Each law as it is judged: its name, its unit, its cap, what it compares.
+/// Each judged law: its name, its unit, its cap, and what it compares.
 #[test]
 fn the_laws_of_likeness_are_documented() {
     let text = repository("docs/likeness.md");

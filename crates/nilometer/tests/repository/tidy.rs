@@ -20,8 +20,7 @@ mod meanings;
 const LINES_CEILING: usize = 600;
 /// A file longer than this is listed in `tests/sizes.txt`, and may not grow.
 const LINES_COMFORTABLE: usize = 500;
-/// Where `unsafe` may stand: the rooms that speak to the kernel, what tries them out, and a measured
-/// loop.
+/// Where `unsafe` may stand: the files that call the kernel, their tests, and a measured loop.
 const UNSAFE_ROOMS: [&str; 18] = [
     "crates/linux/src/",
     "crates/lab/src/generate/",
@@ -90,7 +89,7 @@ fn hold(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// What is code in a line: without its comment and without what stands in its strings.
+/// The code of a line, without its comment and the contents of its strings.
 fn code(line: &str) -> String {
     let mut kept = String::new();
     let mut in_string = false;

@@ -35,7 +35,7 @@ fn file() -> String {
     text + &V6.map(|line| format!("{line}\t7\r\n")).concat()
 }
 
-/// Sums over both sets of addresses, each address looked for in every route.
+/// Sums over both sets of addresses, each address compared with every route.
 fn sums<A: Drawn>(lines: &[&str]) -> [u64; 2]
 where
     Prefix<A>: std::str::FromStr<Err: std::fmt::Debug>,
@@ -93,7 +93,7 @@ fn all_tables_agree_with_a_search_of_every_route() {
     assert!(shown.starts_with("9 prefixes of IPv4\nengine"), "{shown}");
 }
 
-/// Tables of others take turns, and what they answer counts.
+/// Third-party tables take turns, and their answers count.
 #[test]
 fn a_peer_is_timed_compared_and_drawn() {
     let room = Room::new("route-bench-fib-peer");

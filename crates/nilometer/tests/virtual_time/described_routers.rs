@@ -87,7 +87,7 @@ fn a_described_router_queues_as_its_file_says() {
     let lost: u64 =
         router["dropped"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
     assert!(lost > 20, "{router}");
-    // What came, left or was dropped; a packet may be on its way through at the end, and thirty in the queue.
+    // Packets that arrived, left or were dropped; one may be under way at the end, and thirty in the queue.
     let rest = number(router, "received") - number(router, "sent") - lost as f64;
     assert!((0.0..=32.0).contains(&rest), "{router}");
     // Nothing waits behind it: the link's own queue drops nothing. Frames are 14 bytes longer than packets.

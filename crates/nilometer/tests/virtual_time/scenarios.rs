@@ -97,7 +97,7 @@ fn looking_at_a_run_changes_nothing() {
     }
 }
 
-/// What is kept of each packet of the call comes to what its sink counted, at the time it was sent.
+/// The records of the call's packets, at their send times, add up to the counts of its sink.
 #[test]
 fn the_course_of_a_delay_has_every_packet_that_arrived() {
     let scenario = scenario("rrul", &["discipline=tail_drop", "duration_s=10"]);
@@ -164,7 +164,7 @@ fn goodput_is_what_the_bottleneck_carried_once() {
     assert!(outcome.is_balanced);
     let delivered: f64 = outcome.flows.iter().map(|flow| flow.delivered_bytes).sum();
     let carried = outcome.bottleneck.transmitted_bytes as f64;
-    // What was sent again needlessly, waits behind a hole or is on its way was carried as well.
+    // Needless retransmissions, data behind a hole and data under way were carried as well.
     assert!(delivered < carried && delivered > 0.8 * carried, "{delivered} of {carried}");
     let percent = outcome.fair_share_percent().expect("measured");
     assert!((percent / 100.0 - delivered * 8.0 / 10.0 / 5e8).abs() < 1e-9);
@@ -264,7 +264,7 @@ fn one_source(bottleneck: &str, datagrams: &str) -> Outcome {
     outcome(&sweep.scenarios[0], 1)
 }
 
-/// A FIFO behind one line alone may be decided before its packets come; the one that is looked at is not.
+/// A FIFO behind a single line may be decided before its packets arrive; the observed one is not.
 #[test]
 fn nothing_waits_at_a_queue_before_it_has_come() {
     let tail_drop = "[link.queue]\ndiscipline = \"tail_drop\"\nbuffer_packets = 5";

@@ -207,7 +207,7 @@ fn an_interrupted_sweep_keeps_its_points() {
     assert_eq!(room.json("results.partial/result.json"), told);
 }
 
-/// A change to the small scenario that spoils it, and a word of the refusal.
+/// A change that makes the small scenario invalid, and a word of the refusal.
 const SPOILED: &[(&str, &str, &str)] = &[
     ("version = 1", "version = 2", "version 2"),
     ("duration_s = 2", "duration_s = 0", "duration_s"),

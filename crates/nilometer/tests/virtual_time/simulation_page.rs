@@ -258,7 +258,7 @@ fn simulated(dir: &Path, sets: &[&str]) -> String {
     said
 }
 
-/// A study of one second is slow start; it is not held against the paper's hundred.
+/// A study of one second is slow start; it is not compared with the paper's hundred.
 #[test]
 fn a_shortened_study_is_not_judged() {
     let dir = scratch("shortened").join("results");

@@ -137,7 +137,8 @@ fn active_dropping_is_the_best_of_three_with_foreman() {
         assert!(psnr(active) > psnr(layered) + 2.0, "layered multicast");
         assert!(active.disturbed_frames <= 2 && plain.disturbed_frames > plain.frames * 3 / 4);
         assert!(layered.disturbed_frames > 20, "seconds of it are disturbed");
-        // Figure 8: in the burst the lowest always come by active dropping, and the highest do not.
+        // Figure 8: in the burst the lowest sub-bands always arrive with active dropping, and the
+        // highest do not.
         let rows = &seen(&result, Contender::Active, receiver).subbands_by_8_frames;
         for row in &rows[7..35] {
             assert!(row[..3].iter().all(|times| *times == 8) && row[32] == 0, "{row:?}");

@@ -150,7 +150,7 @@ fn play(clip: &Clip, link_bps: u64, cross: u16, is_active: bool) -> Received {
             while let Some(place) = router.transmit(now, port, &mut memory) {
                 let frame = memory.frame(place);
                 if port == 1 && frame[12..14] == [8, 0] && frame[36..38] == 5_004u16.to_be_bytes() {
-                    // (What is late is counted by the receiver.)
+                    // (The receiver counts late packets.)
                     let _ = receiver.receive(&frame[42..], &mut show);
                 }
                 memory.give(place);
@@ -224,7 +224,7 @@ fn compare(clip: &Clip, better_db: f64) {
             assert_eq!(later, 0, "{cross}: none above one that is missing: {whole:?}");
         }
         assert!(with_all_below(&plain, settled, 3) < frames / 2, "losses fall on all sub-bands");
-        // After the burst, when what it left in the queue is through, the picture is whole again.
+        // After the burst, once its backlog has left the queue, the picture is whole again.
         let after = BURST.end as usize + 36..;
         assert!(active.psnr_db[after].iter().all(Option::is_none), "{:?}", active.psnr_db);
         assert!(active.psnr_db[..BURST.start as usize].iter().all(Option::is_none));

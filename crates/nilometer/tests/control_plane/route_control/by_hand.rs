@@ -180,7 +180,7 @@ fn ports_shows_all_that_each_is_set_to() {
     ] {
         assert!(flat.contains(part), "{part}: {text}");
     }
-    // Whatever a section may come to have is shown.
+    // Every key that a section may have is shown.
     let object = stand.get("/v1/ports/p1");
     for (key, value) in object["settings"].as_object().expect("settings") {
         let is_shown = value.is_object() || flat.contains(&format!("{key} "));

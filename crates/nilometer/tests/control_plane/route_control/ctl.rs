@@ -13,7 +13,7 @@ fn ctl(stand: &Stand, words: &[&str]) -> Output {
     stand.room.command(&all).output().expect("it runs")
 }
 
-/// What it printed, where it is done.
+/// The output of a command that must succeed.
 pub fn done(stand: &Stand, words: &[&str]) -> String {
     let output = ctl(stand, words);
     let error = String::from_utf8_lossy(&output.stderr);

@@ -20,7 +20,7 @@ fn status(at: SocketAddr, head: &str) -> u16 {
     stream.read_to_string(&mut answer).expect("an answer");
     let (top, body) = answer.split_once("\r\n\r\n").expect("a header");
     let status = top.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
-    // What is no HTTP at all is refused without a word.
+    // Bytes that are not HTTP are refused without a message.
     if status >= 400 && !body.is_empty() {
         let said: Value = serde_json::from_str(body).expect("an object");
         let line = said["error"].as_str().unwrap_or_default();

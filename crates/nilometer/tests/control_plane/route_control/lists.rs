@@ -247,8 +247,8 @@ fn a_list_that_cannot_be_is_refused_in_one_line() {
     stand.end();
 }
 
-/// Filters of one port are met by what comes by it, flows past the pipeline included, whatever classifier
-/// finds them.
+/// Filters of one port apply to packets that arrive there, including flows past the pipeline, with every
+/// classifier.
 #[test]
 fn a_filter_of_a_port_is_for_what_comes_by_it() {
     if !privileged("filters of a port") {

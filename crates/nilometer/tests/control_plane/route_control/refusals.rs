@@ -299,7 +299,7 @@ fn who_holds_the_lock_of_a_socket_is_named() {
     let who = format!("process {} (", other.id());
     assert!(line.contains(&who) && line.contains(".r.sock.lock"), "{line}");
     end(other, libc::SIGKILL);
-    // Others could hold it: it is refused whether anybody does or not.
+    // Other users could hold it: it is refused whether one does or not.
     mode(".r.sock.lock", 0o644);
     assert!(refusal().contains("mode 0644"));
     fs::remove_file(room.path(".r.sock.lock")).expect("removed");
@@ -310,7 +310,7 @@ fn who_holds_the_lock_of_a_socket_is_named() {
     end(start(&site, &room), libc::SIGTERM);
 }
 
-/// A route by an address of the router's own would have it ask itself for a link-layer address.
+/// A route by one of the router's own addresses would make it resolve its own address.
 #[test]
 fn a_route_by_the_routers_own_address_is_refused() {
     if !privileged("routes by the router's own addresses") {

@@ -150,7 +150,7 @@ fn a_reserved_flow_keeps_its_rate_live_under_ten_times_overload() {
     stand.end();
 }
 
-/// A host that speaks RSVP by a raw socket.
+/// A host with RSVP on a raw socket.
 pub(super) struct Host {
     pub(super) process: RsvpProcess,
     receiver: Socket,
@@ -188,7 +188,7 @@ impl Host {
         Time::from_nanos(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// Takes what came and sends what is to be sent; the upcalls.
+    /// Processes received messages and sends due ones; returns the upcalls.
     pub(super) fn turn(&mut self, gateway: &Gateway) -> Vec<Upcall> {
         let mut buffer = [MaybeUninit::new(0); 2_048];
         if let Ok(bytes) = self.receiver.recv(&mut buffer) {

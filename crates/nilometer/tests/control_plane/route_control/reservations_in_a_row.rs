@@ -153,7 +153,7 @@ impl Hosts {
         Hosts { left: host(&row.left, LEFT), right: host(&row.right, RIGHT), gateways }
     }
 
-    /// Turns until an upcall of the left or the right host is what is awaited.
+    /// Turns until an upcall of the left or the right host is the expected one.
     fn until(&mut self, what: &str, is_it: impl Fn(&Upcall) -> bool) {
         let began = Instant::now();
         loop {
@@ -206,7 +206,7 @@ fn two_hosts_reserve_by_rsvp_through_two_live_routers() {
     );
     let rates = row.rates();
     assert!(rates.iter().all(|some| some.len() == 1 && some[0] >= 1_000_000), "{rates:?}");
-    // 6 Mb/s fit the second router's link alone: the first refuses, and the receiver hears of it.
+    // 6 Mb/s fit the second router's link alone: the first refuses, and the receiver is notified.
     reserve(&mut hosts, 750_000.0);
     hosts.until("the refusal", |upcall| matches!(upcall, Upcall::ResvError { .. }));
     let [first, second] = row.rates();
@@ -243,7 +243,7 @@ fn a_reserved_flow_keeps_its_rate_through_two_routers_under_overload() {
         let one = &row.listed(router)[0];
         assert!(one["sent_bytes"].as_u64() >= Some(came * 1_000), "by its queue: {one}");
     }
-    // At the first router, whose link is overloaded, the reservation is what keeps it.
+    // At the first router, whose link is overloaded, the reservation protects the flow.
     let id = row.listed(0)[0]["id"].clone();
     ask(&row.addresses[0], &Method::DELETE, &format!("/v1/reservations/{id}"), None);
     let (sent, came) = under_overload(&row.left, &row.right);

@@ -20,8 +20,8 @@ use crate::common::Room;
 
 /// Flows that are set up one after the other, each twice.
 const ROUNDS: u16 = 20;
-/// What an artefact that is here may take at most from the signalling packet to the first packet that its plugin
-/// processes, on whatever machine. (How soon it is on ours is in SPECIFICATION.md.)
+/// The longest time, on any machine, from the signalling packet to the first packet that the plugin of a local
+/// artefact processes. (How soon it is on ours is in SPECIFICATION.md.)
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// A router that knows a code server, flows through it, and a host that signals for one of them.
@@ -153,7 +153,7 @@ fn a_signalling_packet_binds_plugins_to_its_flow_and_soon() {
     assert!(times[1].iter().all(|time| *time < WITHIN), "{times:?}");
 }
 
-/// What the far host hears of a setup: routers that reserved, and whether all did all.
+/// What the far host receives of a setup: routers that reserved, and whether all did all.
 fn heard(far: &mut Host, times: usize) -> Vec<(u32, bool)> {
     let gateway = Gateway([198, 19, 0, 1].into());
     let (began, mut heard) = (Instant::now(), Vec::new());
@@ -212,7 +212,7 @@ fn refused_plugins_are_said_and_those_of_a_dead_host_end() {
     assert_eq!(heard(&mut far, 2), [(1, false), (1, true)]);
     let lines = said(&site, "digest");
     assert!(lines.len() == 1 && lines[0].contains("mark@0.0.9"), "{lines:?}");
-    // What a host refreshes lives on, and ends when the host dies.
+    // A reservation that a host refreshes persists, and ends when the host dies.
     site.publisher.publish(3);
     let began = site.set_up("mark@0.0.3");
     site.flows.first_with(3);

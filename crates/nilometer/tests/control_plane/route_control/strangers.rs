@@ -24,7 +24,7 @@ const PROMPT: Duration = Duration::from_millis(10);
 /// Rounds; the best one counts, since other programs load the machine, too.
 const ROUNDS: usize = 3;
 const REQUESTS: usize = 8;
-/// Between two looks of the strangers at their connections.
+/// The interval at which strangers check their connections.
 const PASS: Duration = Duration::from_millis(20);
 /// What a stranger sends in a pass.
 const AT_ONCE: usize = 16;
@@ -35,7 +35,7 @@ const TAKES_HOLD: Duration = Duration::from_millis(700);
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A router that is spoken to by TCP with a token.
+/// A router with control by TCP and a token.
 pub fn guarded(name: &str) -> (Stand, SocketAddr) {
     use std::os::unix::fs::PermissionsExt;
     let (site, room) = (Site::new().expect("a site"), Room::new(name));
@@ -221,8 +221,8 @@ fn counted(stand: &Stand) -> (u64, Vec<(String, u64)>, u64) {
     (sum("connections_total"), ended.collect(), sum("connections_open"))
 }
 
-/// Lets strangers loose on a router, and has its owner ask from both addresses and by the socket.
-/// Returns what became of the connections.
+/// Has strangers attack a router while its owner sends requests from both addresses and by the socket.
+/// Returns how the connections ended.
 fn beside(name: &str, count: usize, from: &[Ipv4Addr], says: Says) -> Vec<(String, u64)> {
     let (stand, at) = guarded(name);
     let strangers = Strangers::begin(at, count, from, says);
@@ -270,7 +270,7 @@ fn the_owner_is_served_beside_a_thousand_half_sent_headers() {
     assert!(of(&ended, "displaced") >= 900, "{ended:?}");
 }
 
-/// All places that are to be had from one address, held without a word.
+/// All places available to one address, held silently.
 #[test]
 fn the_owner_is_served_beside_strangers_at_his_own_address() {
     if !privileged("strangers at the owner's address") {

@@ -133,7 +133,7 @@ fn ipfix_record(line: &str) -> (u16, Vec<u8>) {
     (template, record)
 }
 
-/// A table with something changed in each line: its fields as they stand in the header.
+/// A table with a change in each line; fields are in the order of the header.
 fn altered(table: &str, alter: impl Fn(&mut Vec<String>)) -> String {
     let mut lines = table.lines();
     let mut text = format!("{}\n", lines.next().expect("a header"));

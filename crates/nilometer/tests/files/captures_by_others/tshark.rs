@@ -55,7 +55,7 @@ fn has(program: &str) -> bool {
     asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Where the public captures lie, if they and a program are here.
+/// The folder of the public captures, if they and a program are available.
 fn captures(program: &str) -> Option<PathBuf> {
     let data = std::env::var_os("NILOMETER_DATA").map(|data| PathBuf::from(data).join("pcap"));
     if data.is_none() {

@@ -8,7 +8,7 @@ use super::common::{capture, text};
 use super::snapshot::snapshot;
 use super::{TINY, furnished, run};
 
-/// Nothing is measured for a place that cannot take it, and names are shown, not obeyed.
+/// Nothing is measured for an invalid place, and names are printed with control characters escaped.
 #[test]
 fn places_are_looked_at_first_and_names_are_never_printed_raw() {
     let room = furnished("force-names");
@@ -68,7 +68,7 @@ fn places_are_looked_at_first_and_names_are_never_printed_raw() {
     assert!(page.contains("a\\u{1b}[31mb\nc\\u{202e}d\\u{9b}1m"), "{page}");
 }
 
-/// What is refused in one line, with nothing changed; the line.
+/// Asserts a refusal in one line, with nothing changed; returns the line.
 fn refused(at: &std::path::Path, line: &str) -> String {
     let before = snapshot(at);
     let output = run(at, &line.split_whitespace().collect::<Vec<_>>());

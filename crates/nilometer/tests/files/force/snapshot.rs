@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// One entry, whatever it is. Of a directory the mode alone: what is in it has entries of its own.
+/// One entry of any kind. For a directory only the mode: its contents have entries of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     File { content: Vec<u8>, mode: u32, modified: (i64, i64) },
@@ -42,14 +42,14 @@ pub fn snapshot(folder: &Path) -> Snapshot {
     found
 }
 
-/// What is lost or changed from `before` to `after`, but for what lies below `ours`.
+/// Entries lost or changed from `before` to `after`, except below `ours`.
 pub fn losses(before: &Snapshot, after: &Snapshot, ours: &[PathBuf]) -> Vec<PathBuf> {
     let is_ours = |path: &Path| ours.iter().any(|one| path.starts_with(one));
     let lost = before.iter().filter(|(path, entry)| after.get(*path) != Some(entry));
     lost.map(|(path, _)| path.clone()).filter(|path| !is_ours(path)).collect()
 }
 
-/// What is there in `after` and was not in `before`, but for what lies below `ours`.
+/// Entries in `after` that were not in `before`, except below `ours`.
 pub fn litter(before: &Snapshot, after: &Snapshot, ours: &[PathBuf]) -> Vec<PathBuf> {
     let is_ours = |path: &Path| ours.iter().any(|one| path.starts_with(one));
     after.keys().filter(|path| !before.contains_key(*path) && !is_ours(path)).cloned().collect()

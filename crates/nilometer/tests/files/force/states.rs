@@ -34,7 +34,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Whether something can be mounted for this thread and what it starts, alone.
+/// Whether mounts can be made for this thread and its children alone.
 pub fn may_mount() -> bool {
     // SAFETY: the call takes no pointers; it gives this thread alone mounts of its own.
     let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
@@ -53,12 +53,12 @@ fn bind(from: &Path, to: &Path, around: &Around<'_>) {
     around.mounts.borrow_mut().push(to.to_owned());
 }
 
-/// What a case has beside its directory: a user's file, a folder, and results of ours.
+/// The surroundings of a case's directory: a user's file, a folder, and results of ours.
 pub struct Around<'a> {
     pub outside: &'a Path,
     pub results: &'a Path,
     pub may_mount: bool,
-    /// What was mounted, until this goes.
+    /// The mounts, which last until this is dropped.
     pub mounts: RefCell<Vec<PathBuf>>,
 }
 

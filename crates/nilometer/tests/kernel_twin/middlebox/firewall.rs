@@ -147,7 +147,8 @@ fn the_firewall_does_as_connection_tracking_but_for_what_is_named() {
     play("firewall", &SERVICE, &steps);
 }
 
-/// Datagrams either way, echoes out and replies in, between a few hosts and ports: here nothing may differ.
+/// Random datagrams either way, echoes out and replies in, between a few hosts and ports: nothing may
+/// differ here.
 #[test]
 fn datagrams_by_chance_pass_both_firewalls_or_neither() {
     let Some([mut kernel, mut ours]) = both("the firewall", &SERVICE) else { return };

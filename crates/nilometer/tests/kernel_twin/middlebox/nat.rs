@@ -46,7 +46,7 @@ const B: &str = "198.18.64.2:4000";
 const FAR: &str = "198.19.0.2:5000";
 const OUTSIDE: &str = "198.19.0.1:4000";
 
-/// The first datagram as it left: what an error is about.
+/// The first datagram as it left, for an error about it.
 fn translated() -> Vec<u8> {
     udp(OUTSIDE, FAR)
 }

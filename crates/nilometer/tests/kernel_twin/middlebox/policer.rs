@@ -42,7 +42,7 @@ fn passed(port: u16, packets: &[(u64, usize)]) -> Option<[Vec<bool>; 2]> {
     Some(all)
 }
 
-/// Nothing is nearer than 300 bytes, or 300 ms, to being decided the other way.
+/// No decision is closer than 300 bytes, or 300 ms, to the opposite one.
 #[test]
 fn the_policer_does_as_nftables_limit_with_the_same_bucket() {
     let packets = [

@@ -61,7 +61,7 @@ pub fn linked(frames: &[Frame], header: &[u8]) -> Vec<Frame> {
     frames.iter().map(|(at, frame)| (*at, behind(frame))).collect()
 }
 
-/// What the servers of [`web`] sent, and nothing else.
+/// Only the frames that the servers of [`web`] sent.
 pub fn answers(frames: &[Frame]) -> Vec<Frame> {
     let from_server = |frame: &[u8]| frame[ETHERNET_BYTES + 12] == 203;
     frames.iter().filter(|(_, frame)| from_server(frame)).cloned().collect()

@@ -30,8 +30,8 @@ struct Known {
     double_of: Option<usize>,
 }
 
-/// What is known of each direction: packets in the order in which they entered, when the originals of copies
-/// entered, and how many packets are reported as sent by no host.
+/// The known facts of each direction: packets in the order in which they entered, when the originals of copies entered,
+/// and how many packets are reported as sent by no host.
 struct Way {
     packets: Vec<Known>,
     copied_ns: Vec<u64>,
@@ -63,7 +63,7 @@ fn sent(capture: &[u8]) -> Vec<Vec<u8>> {
     sent
 }
 
-/// Puts the three together. What came when the meter had ended (hosts reset what is open then) is left out.
+/// Joins the three. Frames after the end of the meter (hosts reset open connections then) are left out.
 fn known(room: &Room) -> [Way; 2] {
     let mut ways = [(), ()].map(|()| (Vec::<PacketRow>::new(), Vec::new(), 0));
     read_packet_table(&room.path("run/packets.parquet"), &mut |row| {
@@ -94,7 +94,7 @@ fn known(room: &Room) -> [Way; 2] {
         let mut packets: Vec<Known> = Vec::new();
         let mut rest: Vec<(PacketRow, Vec<u8>)> = rows.into_iter().zip(bytes).rev().collect();
         for truth in truths.into_iter().take(rest.len()) {
-            // The first that has its length and may have come by now.
+            // The first that has its length and may have arrived by now.
             let first_ns = rest.last().and_then(|(row, _)| row.entered_ns).expect("a packet");
             let place = rest.iter().rposition(|(row, _)| {
                 u64::from(row.bytes) + LINK_OVERHEAD_BYTES == truth.link_bytes
@@ -126,9 +126,9 @@ fn flow(bytes: &[u8]) -> &[u8] {
     if bytes[0] >> 4 == 4 { &bytes[12..24] } else { &bytes[8..44] }
 }
 
-/// Whether each packet left after one of its flow that had come later (RFC 4737): the order of leaving by the box's own
-/// account, that of coming by the meter's stamps, since two processors may queue two packets the other way round within
-/// [`EXCHANGED_NS`] after they are stamped.
+/// Whether each packet left after one of its flow that arrived later (RFC 4737): the order of departure by the box's
+/// own account, that of arrival by the meter's stamps, since two processors may queue two packets the other way round
+/// within [`EXCHANGED_NS`] after they are stamped.
 fn overtaken(packets: &[Known]) -> Vec<bool> {
     let mut came: Vec<usize> = (0..packets.len()).collect();
     came.sort_by_key(|number| packets[*number].row.entered_ns);
@@ -208,8 +208,8 @@ fn is_passed_by_a_double(packets: &[Known], place: usize) -> bool {
         .any(|other| other.double_of.is_some() && flow(&other.bytes) == flow(&packets[place].bytes))
 }
 
-/// Holds the fates of doubles against the truth, and how many copies there are of them: the sums of each group of
-/// identical packets, but that a copy and a loss may stand for a packet that left, and it for them.
+/// Compares the fates of doubles, and the number of their copies, with the truth: the sums of each group of identical
+/// packets must agree, except that a copy and a loss may stand for a packet that left, and the reverse.
 fn hold_doubles(way: &Way, number: usize) {
     let mut groups: BTreeMap<usize, BTreeMap<String, i64>> = BTreeMap::new();
     let mut add = |group: usize, fate: Fate, more: i64| {
@@ -243,7 +243,7 @@ fn hold_doubles(way: &Way, number: usize) {
     }
 }
 
-/// Holds what the meter calls copies against the truth, but for doubles: whose they are, and how many.
+/// Compares the copies that the meter reports with the truth, except doubles: their originals, and how many there are.
 fn hold_copies(way: &Way, number: usize) {
     let doubles = way.packets.iter().filter(|known| known.double_of.is_some());
     let doubles_ns: Vec<u64> = doubles.filter_map(entered_ns).collect();

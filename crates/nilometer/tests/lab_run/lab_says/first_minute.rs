@@ -37,7 +37,7 @@ fn inputs(paths: &[PathBuf]) -> LabConfig {
     LabConfig { input: paths.to_vec(), ..LabConfig::default() }
 }
 
-/// What is to become of a capture, with words of the warning or of the refusal.
+/// The expected outcome of a capture, with words of the warning or of the refusal.
 enum Expected {
     Plays(usize, &'static [&'static str]),
     Refused(&'static [&'static str]),
@@ -209,13 +209,13 @@ fn exports_beside_other_packets_are_found_and_offered() {
     room.write("dns.pcap", ethernet(&together(&exports, &dns)));
     let words = &["no TCP to play", "2 DNS", "3 of them are flow exports", "--from exports"];
     hold("dns.pcap", planned(&inputs(&[room.path("dns.pcap")])), &Refused(words));
-    // What only looks like an export is none.
+    // A datagram that only looks like an export is none.
     room.write("looks.pcap", ethernet(&together(&datagrams(2_055, 3, &[0, 5, 0, 30]), &web(1))));
     let (_, warnings) = planned(&inputs(&[room.path("looks.pcap")])).expect("the web is played");
     assert!(!warnings.iter().any(|line| line.contains("exports")), "{warnings:?}");
 }
 
-/// Whatever is damaged is named, and the rest is read; nothing but damage is an error.
+/// Damaged input is named, and the rest is read; only damage is an error.
 #[test]
 fn damaged_files_and_packets_are_counted_and_passed_over() {
     let room = Room::new("damaged");
@@ -323,7 +323,7 @@ fn harpoon() -> nilometer_lab::trial::config::ModelSection {
     nilometer_lab::trial::config::ModelSection { harpoon: true, ..Default::default() }
 }
 
-/// Whatever its name and flag, an input in the place of another document is recognised.
+/// An input in the place of another document is recognised, whatever its name and the flag.
 #[test]
 fn a_capture_in_the_place_of_a_configuration_is_recognised() {
     let room = Room::new("place");
@@ -340,7 +340,7 @@ fn a_capture_in_the_place_of_a_configuration_is_recognised() {
         assert!(said.contains(&format!("{name}: this is {kind}, and no ")), "{line}: {said}");
         assert!(said.contains(&format!("`nilometer lab run --input {name}`")), "{line}: {said}");
     }
-    // A configuration is one, whatever its name ends in.
+    // A configuration is recognised, whatever the ending of its name.
     room.write("lab.conf", "sed = 1\n");
     assert!(room.refused(&["lab", "run", "--config", "lab.conf"]).contains("unknown key `sed`"));
     let both = ["lab", "run", "--config", "lab.conf", "other.toml"];

@@ -40,7 +40,7 @@ fn completion_ns(room: &Room, out: &str) -> u64 {
     times[times.len() / 2]
 }
 
-/// The device's loss and delay are its own; the path's log has what the path did.
+/// The device's loss and delay are its own; the path's log has those of the path.
 fn hold_apart(room: &Room, out: &str, result: &Value, delay_ns: i64) {
     assert_eq!(result["path"]["faults"], "delay=20ms,loss=0.02");
     assert_eq!(result["path"]["unheard"], 0, "{result}");
@@ -54,7 +54,8 @@ fn hold_apart(room: &Room, out: &str, result: &Value, delay_ns: i64) {
     assert!((lost - mean).abs() < 5.0 * mean.sqrt(), "{lost} of {}", truth.len());
     let left = truth.iter().filter_map(|packet| Some(packet.left_ns? - packet.came_ns));
     assert!(left.min().is_some_and(|least| least >= delay_ns));
-    // What the clients sent and the path let pass is what entered the device from their side.
+    // The packets that the clients sent and the path let pass are those that entered the device
+    // from their side.
     let passed = truth.iter().filter(|packet| packet.direction == 0 && packet.left_ns.is_some());
     let entered = number(&result["directions"][0], &["packets", "in"]);
     assert!((passed.count() as f64 - entered).abs() <= 30.0, "hosts reset what is open at the end");
@@ -70,7 +71,7 @@ fn the_traffic_feels_the_path_and_the_device_does_not() {
     let longer_ns = completion_ns(&room, "with") - completion_ns(&room, "without");
     // (A handshake and one exchange at the least: two round trips of 40 ms.)
     assert!(longer_ns > 60_000_000, "{longer_ns} ns longer");
-    // Read again from what the run kept.
+    // Read again from the run's results.
     let again = room.counted(&["lab", "run", "with/lab.toml", "--json", "-o", "again"]);
     assert_eq!(again["outcome_digest"], with["outcome_digest"]);
 }
@@ -124,7 +125,7 @@ fn address_pairs_have_paths_of_their_own() {
         assert_eq!(ms(left_ns - packet.came_ns), wanted, "{packet:?}");
     }
     assert!(met.iter().all(|&packets| packets > 20), "{met:?}");
-    // What the run kept repeats it, its trace included.
+    // The run's results repeat it, its trace included.
     let again = room.counted(&["lab", "run", "run/lab.toml", "--json", "-o", "again"]);
     assert_eq!(again["path"]["received"], result["path"]["received"]);
     assert_eq!(again["packets"], result["packets"]);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Room, privileged};
 
-/// What the original's meter had on both sides, there and back.
+/// The round trips on both sides of the original's meter.
 const TO_CLIENTS_US: f64 = 40_000.0;
 const TO_SERVERS_US: f64 = 60_000.0;
 /// Two cables, each way.

@@ -41,7 +41,7 @@ fn paths(text: &str) -> Vec<Module> {
     found
 }
 
-/// Adds what a path stands for: itself, or with each of those in its braces.
+/// Adds the paths that a path stands for: itself, or one for each item in its braces.
 fn expand(mut begun: Module, text: &str, found: &mut Vec<Module>) {
     let mut rest = text.trim_start();
     loop {
@@ -95,7 +95,7 @@ fn led_to(path: &[String], from: &[String], all: &BTreeSet<Module>) -> Module {
     at
 }
 
-/// What the modules of each crate use, but for their parents and children.
+/// The modules that each module of a crate uses, except parents and children.
 fn uses(sources: &[Source]) -> BTreeMap<String, Uses> {
     let mut all: BTreeMap<String, BTreeSet<Module>> = BTreeMap::new();
     for (name, module) in sources.iter().filter_map(|source| module(&source.path)) {

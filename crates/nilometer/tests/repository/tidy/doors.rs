@@ -2,7 +2,7 @@
 
 use super::{Source, code, hold, is_shell, sources};
 
-/// What stands at a door alone, and where that is.
+/// Words that may stand only at a door, and its files.
 struct Door {
     words: &'static [&'static str],
     rooms: &'static [&'static str],
