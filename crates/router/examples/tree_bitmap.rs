@@ -43,7 +43,7 @@ fn rate(reader: &Reader<u32>, addresses: &[u32]) -> f64 {
     LOOKUPS as f64 * 1e3 / (cpu_nanos() - begun) as f64
 }
 
-/// Withdraws and announces routes, `every` so often, until `done`; the updates that were made.
+/// Withdraws and announces routes, an update per `every`, until `done`; returns the number of updates.
 fn flap(
     table: &mut TreeBitmap<u32>,
     routes: &[Prefix<u32>],

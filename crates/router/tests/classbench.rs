@@ -69,7 +69,7 @@ fn every_set_is_searched_as_if_from_its_first_filter_on() {
         let keys: Vec<Key<u32>> = (0..HEADERS).map(|_| header(&rules, &mut rng)).collect();
         let mut found = vec![None; keys.len()];
         for round in 0..3 {
-            // As inserted, as planned, and with half the filters taken out by way of updates.
+            // As inserted, as planned, and with half the filters removed by updates.
             match round {
                 1 => tuples.replan(),
                 2 => {

@@ -11,7 +11,7 @@ use nilometer_stat::Rng;
 /// Numbers that rules of a test may have.
 const RULES_MAX: u32 = 600;
 
-/// The first of all rules that matches, by asking each of them.
+/// The first of all rules that matches, by testing each of them.
 fn scanned<A: Classified>(rules: &[Option<Rule<A>>], key: &Key<A>) -> Option<RuleId> {
     let numbered = rules.iter().enumerate().filter_map(|(id, rule)| Some((id as u32, (*rule)?)));
     let matching = numbered.filter(|(_, rule)| {
@@ -89,7 +89,8 @@ impl<A: Classified> Chance<A> {
     }
 }
 
-/// Inserts and removes under way of `operations`, a header classified after each by all.
+/// Inserts and removes at random, `operations` times, and classifies a header with every classifier
+/// after each.
 fn hold<A: Classified>(seed: u64, operations: u32, address: fn(&mut Rng) -> A) {
     let mut chance = Chance { rng: Rng::new(seed, 1, u64::from(A::BITS)), address };
     let mut tuples = ClassifierTuples::<A>::new(RULES_MAX);
@@ -356,7 +357,7 @@ fn a_port_looks_at_flags_while_a_rule_of_its_own_does() {
     }
 }
 
-/// A set of three places: what was asked a moment ago is known, the fourth takes the place of the oldest.
+/// A set of three places: recent headers are cached, the fourth takes the place of the oldest.
 #[test]
 fn three_flows_of_a_set_are_known() {
     let mut classifier = ClassifierLinear::<u32>::new(2);
@@ -435,7 +436,7 @@ fn many_new_rules_make_a_classifier_stale() {
     assert_eq!(stale_from, [33, 82, 156]);
 }
 
-/// Recorded, not derived: what a thousand rules take, and what a list of a port adds.
+/// Recorded, not derived: the memory of a thousand rules, and the part of a port's list.
 #[test]
 fn the_memory_of_a_thousand_rules() {
     let few = |rng: &mut Rng| (rng.below(4) << 30 | rng.below(4) << 14 | rng.below(4)) as u32;

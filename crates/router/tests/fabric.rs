@@ -58,7 +58,7 @@ fn shape() -> SwitchShape {
 fn fabric(variant: Option<Variant>, packets: u64) -> Fabric<Cargo> {
     let sharing = Sharing::default();
     let input = InputLimits { packets, packet_bytes: 1500, sharing, framing: Framing::Whole };
-    // Beside this the memory counts, and what it counts is compared with what is there.
+    // The memory counts packets as well, and its count is compared with the packets that are there.
     let memory = Some(MemoryLimits { packets: 100_000, sharing });
     let plan = FabricPlan { shape: shape(), variant, input, memory };
     let outputs = (0..PORTS).map(|_| discipline(DisciplineKind::TailDrop, 50)).collect();
@@ -147,8 +147,8 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
     }
 }
 
-/// Every discipline, with and without distributed queueing, rates and wires that change: packets handed
-/// over together and taken together are those that go one by one, at the same moments.
+/// Every discipline, with and without distributed queueing, changing rates and wires: packets handed
+/// over and taken in batches leave exactly as one by one, at the same times.
 #[test]
 fn together_is_one_by_one() {
     for (kind, variant) in
@@ -271,7 +271,7 @@ impl Late {
 fn a_link_served_late_keeps_its_rate_as_far_as_its_burst() {
     let mut rng = Rng::new(6, u32::from_be_bytes(*b"late"), 0);
     let mut late = || Span::from_nanos(1_000 + rng.below(49_000_000));
-    // Whatever comes before the usual burst has passed is made up for.
+    // All lag within the usual burst is made up for.
     let mut link = Late::new(None);
     assert_eq!(link.serve(Span::from_nanos(1_000)), 1);
     let (began, left) = (link.now, (0..400).map(|_| link.serve(late())).sum::<u64>());

@@ -51,7 +51,7 @@ fn alpha(rng: &mut Rng) -> Alpha {
     Alpha::of_exponent(rng.below(15) as i8 - 7).expect("-7 to 7")
 }
 
-/// A fabric of tail drop; each output is held to the rate of a link.
+/// A fabric with tail drop; each output has the rate of a link.
 fn fabric(plan: FabricPlan, output_packets: u32) -> Fabric<Cargo> {
     let ports = plan.shape.ports();
     let discipline = || {
@@ -170,7 +170,8 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
         }
         fabric.advance(now, &mut drops);
         leave(&mut fabric, now, &mut drops, &mut left);
-        // Devices keep some of what they were given, that of the quiet output excepted: it is to be sent.
+        // Devices keep some of the packets that they were given, except the quiet output's: still to be
+        // sent.
         let mut sending = 0;
         for output in (0..ports).filter(|output| has_memory && *output != quiet) {
             sent[output] += rng.below(left[output] - sent[output] + 1);
@@ -193,7 +194,7 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
     (asked, drops.len() as u64)
 }
 
-/// What is promised in `queue::voq`.
+/// The guarantee of `queue::voq`.
 #[test]
 fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
     let (mut asked, mut lost) = (0, 0);

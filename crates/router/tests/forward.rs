@@ -224,8 +224,8 @@ fn hostile_packets_are_forwarded_sound_or_refused() {
             assert_eq!(after.hop_limit, header.hop_limit - 1);
             assert_eq!((after.ip_bytes, after.notes), (header.ip_bytes, header.notes));
             assert_eq!(after.traffic_class, header.traffic_class);
-            // What is left may be a fault to the next router: a count that is full, or room for
-            // half an entry.
+            // The result may be a fault to the next router: a count that is full, or room for half
+            // an entry.
             let next = Options::read(&packet, routing);
             assert!(matches!(next, Ok(_) | Err(Problem::Parameter { .. })));
             forwarded += 1;
@@ -252,7 +252,7 @@ fn options_of_another_packet_do_no_harm() {
     assert!(applied > 50_000, "{applied}");
 }
 
-/// Whatever a router lets pass and answers, it cuts into sound pieces and finds a path for.
+/// A router fragments hostile packets into sound pieces and finds a path for them.
 #[test]
 fn hostile_packets_are_cut_and_find_a_path() {
     let mut rng = Rng::new(14, PURPOSE, 0);

@@ -299,7 +299,7 @@ fn a_replay_with_other_numbers_leaves_no_route_without_its_way() {
     feed(&mut table, &[frame(&[object(7, 10, ip("198.18.0.1")), object(8, 11, ip("198.18.0.5"))])]);
     feed(&mut table, &[frame(&[via_object(to, 8, 7), via_object(gone, 8, 8)])]);
     table.apply(Source::Fpm, &[RouteUpdate::ReplayBegins]);
-    // The restarted daemon has dealt its numbers the other way about.
+    // The restarted daemon has assigned its numbers the other way round.
     feed(&mut table, &[frame(&[object(8, 10, ip("198.18.0.1")), object(7, 11, ip("198.18.0.5"))])]);
     assert_eq!(fate(&mut table, "10.0.0.1"), via(0, "198.18.0.1"), "as before");
     feed(&mut table, &[frame(&[via_object(to, 8, 8)])]);

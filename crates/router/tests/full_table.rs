@@ -26,7 +26,7 @@ fn any_next(rng: &mut Rng) -> NextHop {
     NextHop(1 + rng.below(64) as u16)
 }
 
-/// The longest of the prefixes that the map has, by asking for each length.
+/// The longest matching prefix in the map, by trying each length.
 fn longest<A: Routed + std::hash::Hash>(
     map: &HashMap<Prefix<A>, NextHop>,
     address: A,

@@ -56,7 +56,7 @@ fn any_prefix<A: Crowded>(rng: &mut Rng) -> Prefix<A> {
     Prefix::new(A::any(rng), length).expect("no longer than an address")
 }
 
-/// A table, the list of its routes, and what was refused.
+/// A table, the list of its routes, and the refusals.
 struct Trial<A> {
     ours: Box<dyn ServingFib<A>>,
     twin: FibLinear<A>,
@@ -140,7 +140,7 @@ impl<A: Crowded> Trial<A> {
         }
     }
 
-    /// Keeps the table full, and changes what is in it.
+    /// Keeps the table full, and changes its routes.
     fn churn(&mut self, operations: usize) {
         for _ in 0..operations {
             match self.rng.below(4) {

@@ -159,7 +159,7 @@ fn covers_that_change_make_nothing_overflow() {
     let mut ours = Ipv6Fib::<2>::new(1 << 20).expect("room");
     let mut twin = ByLength::new();
     let whole: Prefix<u128> = "2001:db8::/32".parse().expect("a prefix");
-    // Every second network answers as what covers it all, and then no more.
+    // Every second network has the answer of the covering route, and then no longer.
     let networks = (0..4_096u128).map(|number| (0x2001_0db8 << 96 | number << 81, number % 2));
     for (address, kind) in networks.clone() {
         let prefix = Prefix::new(address, if kind == 0 { 47 } else { 48 }).expect("sound");
@@ -199,7 +199,7 @@ fn there_is_room_for_the_worst_prefixes() {
     }
 }
 
-/// Loaded at once, a table is what it is when its routes come one by one.
+/// A table loaded at once equals one whose routes are inserted one by one.
 #[test]
 fn loading_is_inserting() {
     let mut rng = Rng::new(8, 1, 0);

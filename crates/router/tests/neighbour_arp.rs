@@ -73,7 +73,7 @@ fn rfc_826_a_conversation() {
     tell(&mut arp, now, reply(PEER, BASE + 2));
     assert_eq!(arp.table.poll_packet().expect("the packet").fate, Ok(PEER));
     assert_eq!(arp.table.entry(BASE + 2).expect("an entry").state, State::Reachable);
-    // A request by another: answered, and learnt without asking.
+    // A request by another: answered, and its sender learnt without a request.
     tell(&mut arp, now, request([2, 9, 9, 9, 9, 9], BASE + 3, US));
     let answer = ArpPacket {
         frame_to: [2, 9, 9, 9, 9, 9],
@@ -188,8 +188,8 @@ fn mutated_frames_there_and_back() {
     assert!(read > 100_000, "{read}");
 }
 
-/// 100,000 strangers ask for us: the table stays full of as many as may be, those in use stay, and
-/// everyone is answered.
+/// 100,000 strangers send requests for our address: the table stays at its limit, entries in use
+/// stay, and every request is answered.
 #[test]
 fn a_storm_of_requests_is_bounded() {
     let mut rng = Rng::new(2, 1, 0);

@@ -155,7 +155,7 @@ fn rfc_4862_5_4_an_address_is_tried_first() {
     assert!(!try_it(Some((envelope("::", "ff02::1:ff00:77"), ask("fd00::77", None)))));
     let taken = say("fd00::77", Some(PEER), false);
     assert!(!try_it(Some((envelope("fd00::77", "ff02::1"), taken))));
-    // Our own question, come back by a loop, is no objection.
+    // Our own solicitation, coming back by a loop, is no objection.
     let own = Envelope { frame_from: OURS, ..envelope("::", "ff02::1:ff00:77") };
     assert!(try_it(Some((own, ask("fd00::77", None)))));
 }
@@ -363,8 +363,8 @@ fn repair(frame: &mut [u8], ip_bytes: usize) {
     frame[56..58].copy_from_slice(&checksum.finish().to_be_bytes());
 }
 
-/// 100,000 strangers advertise themselves, and as many ask: the first leave nothing, the second a full
-/// table in which those in use stay.
+/// 100,000 strangers advertise themselves, and as many send solicitations: the first leave no entries,
+/// the second a full table in which entries in use stay.
 #[test]
 fn storms_are_bounded() {
     let mut port = port(0);

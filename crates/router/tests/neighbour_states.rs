@@ -24,7 +24,7 @@ fn answer(mac: Option<Mac>, is_solicited: bool, overrides: bool) -> Answer {
     Answer { mac, is_solicited, overrides, is_router: false }
 }
 
-/// A table in which the neighbour is in `state`, and the moment when it came to be.
+/// A table in which the neighbour is in `state`, and the time when it entered it.
 fn in_state(state: State) -> (Neighbours, Time) {
     let mut table = with(Settings::discovery(1));
     let mut now = Time::ZERO;

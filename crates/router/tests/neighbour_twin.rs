@@ -348,7 +348,7 @@ impl Pair {
         while let Some(solicit) = ours.poll_solicit() {
             asks.push((solicit.address, solicit.to));
         }
-        // An entry that was removed before its request was sent is not requested any more.
+        // No request is sent for an entry that was removed before it.
         twin.asks.retain(|(address, _)| twin.records.iter().any(|r| r.address == *address));
         assert_eq!(asks, core::mem::take(&mut twin.asks));
         if is_polled {

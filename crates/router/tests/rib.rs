@@ -268,8 +268,8 @@ fn what_has_no_room_changes_nothing() {
     assert_eq!((rib.counters().refused, rib.len()), (7, 2));
 }
 
-/// Whatever differs in prefixes, they are spread over the parts about as chance would spread them: of 256
-/// parts 256 prefixes leave 94 empty, and the fullest has some five.
+/// Whichever bits differ in prefixes, they are spread over the parts about as at random: 256 prefixes
+/// leave 94 of 256 parts empty, and the fullest has some five.
 #[test]
 fn prefixes_are_spread_over_the_parts() {
     let (mut hops, numbers) = next_hops(1);

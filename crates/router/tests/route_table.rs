@@ -102,7 +102,7 @@ fn one_step_and_two_come_to_the_same() {
         }
         let prepared = two.prepare(Source::Fpm, &updates);
         two.commit(prepared);
-        // Numbers that were let go can be had again after a snapshot.
+        // Released numbers can be reused after a snapshot.
         drop((one.hops_mut().snapshot(), two.hops_mut().snapshot()));
         let ways = |table: &Table| {
             let mut best: Vec<_> = table.rib_v4().best().collect();

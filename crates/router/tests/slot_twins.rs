@@ -35,7 +35,7 @@ impl Chosen for u128 {
     }
 }
 
-/// A prefix, mostly as long as those are that a slot holds.
+/// A prefix, mostly of a length that a slot holds.
 fn any_prefix<A: Chosen>(rng: &mut Rng) -> Prefix<A> {
     let length = match rng.below(8) {
         0 => rng.below(u64::from(A::BITS) + 1) as u32,
@@ -90,7 +90,7 @@ fn hold<A: Chosen>(ours: &mut dyn ServingFib<A>, next_hops: u64, seed: u64, oper
         assert_eq!(ours.remove(prefix), twin.remove(prefix));
     }
     assert!(ours.is_empty() && twin.is_empty(), "seed {seed}");
-    // What is left is the blocks that slots with one answer share.
+    // Only the blocks that slots with one answer share are left.
     assert!(ours.bytes() <= bytes + next_hops as usize * 64, "seed {seed}");
 }
 
@@ -118,7 +118,7 @@ fn direct_poptrie_and_ranges_answer_as_the_list_does() {
     }
 }
 
-/// Loaded at once, a table is what it is when its routes come one by one.
+/// A table loaded at once equals one whose routes are inserted one by one.
 #[test]
 fn loading_is_inserting() {
     let mut rng = Rng::new(8, 1, 0);
@@ -138,7 +138,7 @@ fn loading_is_inserting() {
     }
 }
 
-/// What a change leaves behind is room again for those that follow.
+/// The memory that a change frees is reused by later ones.
 #[test]
 fn routes_come_and_go_without_end() {
     let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");

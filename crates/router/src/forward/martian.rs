@@ -3,8 +3,8 @@
 //! Three circles of addresses, each in the one around it. The inner, [`MartianFilter::Least`], is what
 //! later RFCs forbid routers to forward under any setting: link-local addresses of either version, the
 //! limited broadcast, and IPv6's unspecified, loopback and multicast sources.
-//! [`MartianFilter::Standard`] adds what RFC 1812 says a router should not forward unless told to:
-//! networks 0 and 127, class D as source, class E. That is the default, which the clause demands.
+//! [`MartianFilter::Standard`] adds what RFC 1812 says a router should not forward by default: networks
+//! 0 and 127, class D as source, class E. That is the default, which the clause demands.
 //! [`MartianFilter::Registry`] adds every block that the registry of special-purpose addresses marks as
 //! not forwardable (RFC 6890), the documentation prefixes among them. Private addresses (RFC 1918, RFC
 //! 4193), shared ones (RFC 6598) and those of benchmarks (198.18.0.0/15, RFC 2544) are forwardable by

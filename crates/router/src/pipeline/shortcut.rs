@@ -24,7 +24,7 @@
 //!   the reservation    its flow has one                                            no shortcut
 //!   the way back       another port than the one that it came by (RFC 3704)        no shortcut
 //!   the route          none, one that rejects, or back to where it came from,
-//!                      of which the sender may have to be told (a redirect)        no shortcut
+//!                      so that the sender may need a redirect                      no shortcut
 //!                      several ways: the flow's own, by the same hash
 //!   the neighbour      unknown, or its address is to be confirmed                  no shortcut
 //!   the MTU            too long: not sound

@@ -22,7 +22,7 @@ impl<A: Hosts> Port<A> {
         Port { membership, now }
     }
 
-    /// A port that has asked its first questions.
+    /// A port that has sent its first queries.
     fn settled(settings: Settings) -> Port<A> {
         let mut port = Port::new(settings);
         port.until(1_000);
@@ -109,7 +109,7 @@ fn the_leaver_is_gone_after_the_last_member_time<A: Hosts>() {
         port.hear(&A::older(A::group(1), false));
         assert_eq!(specific(&port.until(1_100)), [(1_030, 0, true)]);
         assert!(port.membership.wants(A::group(1), A::source(1)));
-        // Without another word it lasts for the membership interval, 260 s.
+        // Without another report it lasts for the membership interval, 260 s.
         port.until(1_021 + 2_599);
         assert!(port.membership.wants(A::group(1), A::source(1)));
         port.until(1_021 + 2_600);
@@ -146,7 +146,7 @@ fn the_lowest_address_asks<A: Hosts>() {
     port.hear(&one(RecordKind::ToExclude, A::group(1), &[]));
     port.hear(&other_router::<A>(50, Version::Newest));
     assert!(!port.membership.is_querier());
-    // It listens: a leave asks nothing, and changes nothing by itself.
+    // As a non-querier it sends no query on a leave, which changes nothing by itself.
     port.hear(&one(RecordKind::ToInclude, A::group(1), &[]));
     port.hear(&other_router::<A>(70, Version::Newest));
     // The other's 4 × 60 s and half of 10 s are in force (RFC 3376, 8.5).

@@ -267,7 +267,8 @@ fn who_listens_agrees_with_the_tables() {
     }
 }
 
-/// Whatever does not fit is delivered: with room for two sources, all is wanted that is with more.
+/// Sources that do not fit are delivered: with room for two sources, everything is wanted that is
+/// wanted with more.
 #[test]
 fn a_limit_on_sources_never_costs_a_wanted_packet() {
     for seed in 0..8 {

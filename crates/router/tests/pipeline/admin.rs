@@ -64,7 +64,7 @@ fn what_waits_for_a_port_that_goes_down_is_discarded() {
     assert!(table.entry(learnt).is_none() && table.entry(four("198.18.2.2")).is_some());
     assert!(bench.drain().is_empty());
     assert_eq!((bench.router.inside(), discarded(&bench, 2, Discard::PortDown)), (0, 40));
-    // Nothing enters or leaves, not even the router's own; what comes is counted.
+    // Nothing enters or leaves, not even the router's own packets; arriving ones are counted.
     let came = bench.router.ports()[2].received();
     assert!(bench.pass(0, &framed(0, &udp("198.19.0.9", "198.19.2.9", 30))).is_empty());
     assert!(bench.pass(2, &framed(2, &udp("198.19.2.9", "198.19.0.9", 30))).is_empty());

@@ -44,7 +44,7 @@ pub struct Bench {
     pub now: Time,
 }
 
-/// What the bench is made of, to be changed.
+/// The plans of the bench, for changes.
 pub struct Plans {
     pub router: RouterPlan,
     pub ports: Vec<PortPlan>,
@@ -197,7 +197,7 @@ impl Bench {
         out
     }
 
-    /// What comes out after `frame` went into `port`.
+    /// The frames that leave after `frame` arrived at `port`.
     pub fn pass(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
         self.receive(port, frame);
         self.drain()

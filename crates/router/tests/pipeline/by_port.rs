@@ -21,7 +21,7 @@ fn bench() -> Bench {
     let deny = Rule::any(priority, Action::Deny);
     tables.filters4.insert_at(RuleId(0), inputs, deny).expect("room");
     tables.filters6.insert_at(RuleId(0), inputs, Rule::any(priority, Action::Deny)).expect("room");
-    // For every port, and before the other: what goes to the network behind port 2.
+    // For every port, and before the other filter: packets to the network behind port 2.
     let destination = "198.19.2.0/24".parse().expect("a prefix");
     let permit = Rule { destination, ..Rule::any(priority - 1, Action::Permit) };
     tables.filters4.insert(RuleId(1), permit).expect("room");
@@ -41,7 +41,7 @@ fn a_filter_of_a_port_is_met_by_what_comes_by_it() {
         assert_eq!((four.len(), six.len()), (passes, passes), "port {port}");
         let first = bench.pass(port, &framed(port, &udp("10.0.0.9", "198.19.2.9", 30)));
         assert!(first.iter().any(|(by, _)| *by == 2), "what goes first counts, port {port}");
-        // What is for the router itself is filtered as well.
+        // Packets for the router itself are filtered as well.
         let own = format!("198.18.{port}.1");
         let echo = build::icmp(ip(&format!("198.18.{port}.2")), ip(&own), 8, 0, &[0; 9]);
         assert_eq!(bench.pass(port, &framed(port, &echo)).len(), passes, "port {port}");

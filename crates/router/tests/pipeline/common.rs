@@ -76,7 +76,7 @@ fn packet(rng: &mut Rng, port: usize) -> Vec<u8> {
         0 => format!("10.{}.0.9", 100 + port),
         _ => any(rng),
     };
-    // (No way leads back to an address of the router.)
+    // (No route leads back to an address of the router.)
     let from = if from.ends_with(".0.1") { "20.9.9.9".to_owned() } else { from };
     let bytes = [9, 30, 400, 1_300, 1_472][rng.below(5) as usize];
     let mut packet = udp(&from, &any(rng), bytes);
@@ -92,7 +92,7 @@ fn packet(rng: &mut Rng, port: usize) -> Vec<u8> {
     mend(packet)
 }
 
-/// What came of a batch: what left, what was copied, and what each port has discarded by now.
+/// The outcome of a batch: frames that left, copies, and the discards of each port so far.
 type Outcome = (Vec<(usize, Vec<u8>)>, Vec<Vec<u8>>, Vec<[u64; Discard::ALL.len()]>);
 
 fn pass(bench: &mut Bench, port: usize, frames: &[Vec<u8>]) -> Outcome {

@@ -43,7 +43,7 @@ const SIX: Family = Family {
 };
 const FAMILIES: [Family; 2] = [FOUR, SIX];
 
-/// Multicast is on at ports 1 to 3, whose first questions have been asked.
+/// Multicast is on at ports 1 to 3, whose first queries have been sent.
 fn bench(plan: &MulticastPlan) -> Bench {
     let mut bench = Bench::with(|plans| {
         plans.ports[1..].iter_mut().for_each(|port| port.multicast = Some(plan.clone()));
@@ -171,7 +171,7 @@ fn what_no_port_wants_goes_nowhere() {
         );
         assert!(bench.pass(1, &to_group(family.mac, &sibling)).is_empty());
         assert_eq!(discarded(&bench, 1, Discard::NoGroup), 1);
-        // Nor does what came by the wrong way.
+        // Nor does a packet that arrived at the wrong port.
         assert!(bench.pass(2, &video(&family, 30)).is_empty());
         assert_eq!(discarded(&bench, 2, Discard::ReversePath), 1);
     }

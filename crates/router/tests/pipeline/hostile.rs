@@ -15,7 +15,7 @@ use crate::frames::Frames;
 const FRAMES: u64 = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
 const BATCH: usize = 64;
 
-/// Takes what leaves every port, and what was punted; returns how many frames left.
+/// Takes the frames that leave every port and those that were punted; returns how many left.
 pub fn take(bench: &mut Bench) -> u64 {
     let mut sent = 0;
     for port in 0..PORTS {
@@ -96,7 +96,7 @@ fn a_million_hostile_frames_leave_nothing_unaccounted_for() {
     assert!(cfg!(debug_assertions) || missed.is_empty(), "no frame was discarded as {missed:?}");
     let reassembly = bench.router.reassembly();
     assert!(reassembly.delivered > 0 && reassembly.dropped.iter().filter(|n| **n > 0).count() > 2);
-    // An hour later all that waited has been let go.
+    // An hour later all waiting packets have been released.
     for _ in 0..200 {
         bench.now += Span::from_secs(18);
         bench.router.advance(bench.now, &mut bench.memory, &mut ());

@@ -74,7 +74,7 @@ fn an_error_is_from_the_port_that_it_leaves_by() {
         ("198.18.0.2", "198.19.2.9", "198.18.0.1"),
         ("fd00:10::9", "fd00:12::9", "fd00:0::1"),
     ] {
-        // It came by port 1, but the way to its sender is port 0.
+        // It came by port 1, but the route to its sender is by port 0.
         let packet = with_hop_limit(udp(from, to, 30), 1);
         let out = Bench::new().pass(1, &framed(1, &packet));
         let [(0, frame)] = &out[..] else { panic!("{out:?}") };

@@ -58,7 +58,7 @@ fn a_record_route_has_the_address_of_the_port_it_leaves_by() {
 
 #[test]
 fn an_echo_reply_records_the_port_it_leaves_by() {
-    // A host behind port 0 asks an address of port 2.
+    // A host behind port 0 pings an address of port 2.
     let mut packet = with_options("198.19.0.9", "198.18.2.1", &[7, 7, 4, 0, 0, 0, 0], 30);
     packet[9] = 1;
     packet[28..36].copy_from_slice(&[8, 0, 0, 0, 0, 1, 0, 1]);
@@ -136,7 +136,7 @@ fn a_source_route_is_followed_if_asked_for() {
     let out = follower().pass(0, &framed(0, &packet));
     let [(3, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!((&frame[30..34], frame[36]), (&[198, 19, 3, 9][..], 12));
-    // On its way to another it is a packet like others.
+    // On its way to another host it is a packet like others.
     let packet = with_options("198.19.0.9", "198.19.1.9", &route, 30);
     let out = follower().pass(0, &framed(0, &packet));
     let [(1, frame)] = &out[..] else { panic!("{out:?}") };
@@ -328,7 +328,8 @@ fn packets_with_options_do_not_hold_up_plain_ones() {
             bench.receive(0, &framed(0, &plain));
         }
     }
-    // The slow path has not been served yet: what it has no room for is lost, and nothing else.
+    // The slow path has not been served yet: packets that it has no room for are lost, and no
+    // others.
     let full = bench.router.ports()[0].discards().of(Discard::SlowPathFull);
     assert_eq!(full, 1_000 - 512);
     bench.router.advance(bench.now, &mut bench.memory, &mut ());

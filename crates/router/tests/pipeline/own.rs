@@ -174,7 +174,7 @@ fn an_address_without_a_local_route_is_the_routers_all_the_same() {
         plans.ports[2].addresses4.push((0xc612_0242, 24)); // 198.18.2.66
     });
     let echo = build::icmp(ip("198.19.0.9"), ip("198.18.2.66"), 8, 0, &[0; 9]);
-    // Whatever is left of its time to live (RFC 1812, 4.2.2.9).
+    // Whatever its remaining time to live (RFC 1812, 4.2.2.9).
     for hop_limit in [64, 1, 0] {
         let out = bench.pass(0, &framed(0, &with_hop_limit(echo.clone(), hop_limit)));
         let [(0, frame)] = &out[..] else { panic!("{out:?}") };

@@ -71,7 +71,7 @@ fn bench() -> Bench {
 
 type Counts = (Vec<u64>, Vec<(u64, u64)>, Vec<InstanceCounters>);
 
-/// What was discarded, by reason, what the filters met, and what the instances did.
+/// Discards by reason, the filters' counters, and the instances'.
 fn counts(bench: &Bench) -> Counts {
     let discards = bench.router.ports()[0].discards();
     let filters = bench.router.tables().filters4.iter();
@@ -131,8 +131,8 @@ fn a_batch_fares_as_its_packets_one_by_one() {
     assert!(filters.iter().all(|(packets, _)| *packets > 0));
 }
 
-/// (What leaves with a wrong checksum shows that nothing has checked it: a plugin that spoils packets in secret is
-/// wrong, and nothing but native code can be.)
+/// (A packet that leaves with a wrong checksum shows that nothing has checked it: a plugin that silently corrupts
+/// packets is faulty, and only native code can be.)
 #[test]
 fn what_is_not_noted_as_changed_is_not_read_again() {
     for (noted, left) in [(None, 3), (Some(1), 2)] {

@@ -72,7 +72,7 @@ fn a_thousand_changes_under_load_lose_and_reorder_nothing() {
             sent += 1;
         }
         bench.router.receive(bench.now, 0, &places, &mut bench.memory, &mut ());
-        // (What was received before a change may leave after it.)
+        // (Packets received before a change may leave after it.)
         bench.now += Span::from_nanos(2_000);
         bench.router.advance(bench.now, &mut bench.memory, &mut ());
         for port in 0..PORTS {
@@ -132,7 +132,7 @@ fn a_thousand_changes_under_load_lose_and_reorder_nothing() {
     assert_eq!(processed.load(Ordering::Relaxed), u64::from(CHANGES) * 2 * TOGETHER as u64);
 }
 
-/// Wants to be called at once, always.
+/// Always requests to be called at once.
 struct Hasty(Arc<AtomicU64>);
 
 impl Instance for Hasty {

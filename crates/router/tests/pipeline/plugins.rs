@@ -24,7 +24,7 @@ struct Tested {
     seen: Seen,
 }
 
-/// What a plugin sees of a packet.
+/// A packet as a plugin sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sight {
     input: u16,
@@ -114,7 +114,7 @@ pub fn add(
     seen
 }
 
-/// A filter for what goes to a destination, before all others of a greater number.
+/// A filter for packets to a destination, before all others of a greater number.
 pub fn bind(bench: &mut Bench, id: u32, destination: &str, names: &[&str]) {
     let chain = bench.router.plugins_mut().bind(names).expect("instances");
     let tables = bench.router.tables_mut();
@@ -468,7 +468,7 @@ fn on_the_output_side_a_plugin_knows_the_share_of_its_flow() {
         bench.router.advance(bench.now, &mut bench.memory, &mut ());
         bench.receive(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
     }
-    // One with a reservation has what it reserved.
+    // A flow with a reservation has its reserved rate.
     let (rate, queue) = (Rate::from_megabits(2), 5);
     let contract = Contract { rate, bucket_bytes: 3_000, capacity_bytes: 30_000 };
     bench.router.reserve(1, queue, contract).expect("a queue");

@@ -70,7 +70,7 @@ fn talkative(plans: &mut Plans) {
     plans.ports[2].mtu_bytes = 1_280;
 }
 
-/// Outputs that are slower than what comes.
+/// Outputs that are slower than the arriving load.
 fn loaded(plans: &mut Plans) {
     for (number, port) in plans.ports.iter_mut().enumerate() {
         port.rate = Some(Rate::from_megabits([4_000, 300, 20, 2][number]));
@@ -82,7 +82,7 @@ fn loaded(plans: &mut Plans) {
     plans.router.fabric.memory = Some(MemoryLimits { packets: 150, sharing: Sharing::default() });
 }
 
-/// Filters of both families, equal paths, routes that refuse, and a way back.
+/// Filters of both families, equal-cost paths, rejecting routes, and a reverse path.
 fn furnish(bench: &mut Bench) {
     let (unreachable, prohibited) = (Rejection::Unreachable, Rejection::Prohibited);
     let ways = [Hop::Reject(unreachable), Hop::Reject(prohibited), Hop::Blackhole, Hop::Beside];
@@ -187,7 +187,7 @@ fn step(bench: &mut Bench, pause: Span, rng: &mut Rng, digest: &mut Digest) {
     assert!(bench.router.balances());
 }
 
-/// What is known of a port beside what left by it.
+/// The state of a port besides the frames that left by it.
 fn look(bench: &Bench, number: usize, digest: &mut Digest) {
     let (router, fabric) = (&bench.router, bench.router.fabric());
     let port = &router.ports()[number];

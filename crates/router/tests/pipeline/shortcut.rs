@@ -192,15 +192,15 @@ pub fn packet(rng: &mut Rng) -> (usize, Vec<u8>) {
     (from, frame)
 }
 
-/// The router that offloads: what it has granted since something changed, as its driver keeps it.
+/// The router that offloads: the shortcuts granted since the last change, as its driver keeps them.
 struct Offloading {
     bench: Bench,
     granted: BTreeMap<(usize, [u64; 2]), Option<Shortcut>>,
 }
 
 impl Offloading {
-    /// What leaves by a shortcut, if the flow has one and nothing about the frame is unusual: what the
-    /// program in the kernel does.
+    /// The frame that leaves by a shortcut, if the flow has one and the frame is usual: as the program
+    /// in the kernel does.
     fn by_shortcut(&mut self, input: usize, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let header = Header::read(frame).ok()?;
         let AnyKey::V4(key) = header.key else { return None };
@@ -226,7 +226,7 @@ pub fn name(key: &Key<u32>) -> [u64; 2] {
     [u64::from(key.source) << 32 | u64::from(key.destination), ports << 8 | u64::from(key.protocol)]
 }
 
-/// What leaves in the next twenty microseconds.
+/// The frames that leave in the next twenty microseconds.
 fn step(bench: &mut Bench) -> Vec<(usize, Vec<u8>)> {
     let mut out = Vec::new();
     bench.router.advance(bench.now, &mut bench.memory, &mut ());
@@ -249,7 +249,7 @@ fn bench() -> Bench {
     let mut bench = Bench::with(|plans| plans.router.fabric.variant = None);
     for port in 0..PORTS {
         bench.router.fabric_mut().set_usual(port, true);
-        // Gateways stay known whatever becomes of links.
+        // Gateways stay resolved whatever happens to links.
         let gateway = u32::from_be_bytes([198, 18, port as u8, 2]);
         let table = &mut bench.router.port_mut(port).arp_mut().table;
         table.set(bench.now, gateway, host(port), Given::Permanent).expect("room");
@@ -257,7 +257,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// All that is counted, whichever way packets went: of ports, filters and disciplines.
+/// All counters that must not depend on the path of packets: of ports, filters and disciplines.
 fn counted(bench: &Bench) -> Vec<u64> {
     let router = &bench.router;
     let mut all = Vec::new();
@@ -337,7 +337,7 @@ fn a_router_that_offloads_does_the_same_under_configurations_of_chance() {
     assert!(4 * taken > sent && 10 * taken < 9 * sent, "{taken} of {sent}");
 }
 
-/// A way is given up when its neighbour moves, its link fails or its port has something to wait for.
+/// A shortcut is given up when its neighbour moves, its link fails or its port starts to queue.
 #[test]
 fn a_shortcut_leads_while_nothing_changes_on_its_way() {
     let mut bench = bench();

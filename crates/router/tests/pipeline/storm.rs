@@ -82,7 +82,7 @@ fn change(bench: &mut Bench, rng: &mut Rng) {
     });
 }
 
-/// What is left of a storm: frames that were sent, and how many of them were IP.
+/// The outcome of a storm: frames that were sent, and how many of them were IP.
 struct Outcome {
     bench: Bench,
     sent: u64,

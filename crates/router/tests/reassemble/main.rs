@@ -128,7 +128,7 @@ fn rfc_5722_overlapping_fragments_drop_the_datagram() {
         assert_eq!(table.push(Time::ZERO, 7, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
         let outcome = table.push(Time::ZERO, 7, &second);
         assert_eq!(outcome, Outcome::Dropped(Reason::Overlap, None));
-        // What comes later of it is dropped as well, and no error is sent at the end.
+        // Later fragments of it are dropped as well, and no error is sent at the end.
         let late = table.push(Time::ZERO, 7, &ipv6(2, 64, false, &[1; 8]));
         assert_eq!(late, Outcome::Dropped(Reason::Overlap, None));
         assert_eq!(table.waiting_bytes(), 0);
@@ -220,7 +220,7 @@ fn a_flood_of_fragments_is_bounded() {
     }
     assert_conserved(table.account());
     assert!(table.account().dropped[Reason::Evicted as usize] > 10_000);
-    // And a datagram that comes in one go still gets through.
+    // And a datagram that arrives all at once still gets through.
     let (whole, pieces) = cut_ipv6(9_998, 9_000, 1_000);
     let last = pieces.iter().map(|piece| table.push(Time(30_000), 7, piece)).last();
     assert_eq!(last, Some(Outcome::Whole(whole)));
