@@ -23,7 +23,7 @@ struct Line {
     now: Time,
     /// On the way between routers.
     under_way: Vec<(usize, usize, Place)>,
-    /// Whatever crossed a link between routers and has labels.
+    /// Labelled frames that crossed a link between routers.
     labelled: Vec<Vec<u8>>,
 }
 
@@ -191,7 +191,7 @@ fn with_ttl(packet: &[u8], ttl: u8) -> Vec<u8> {
     mended(packet)
 }
 
-/// What leaves the lone router by port 1: addresses, ethertype, and the rest.
+/// The frames that leave the lone router by port 1: addresses, ethertype, and the rest.
 fn leaves(kind: u16, payload: &[&[u8]]) -> Vec<(usize, Vec<u8>)> {
     let head = [&host_mac(0)[..], &mac(0, 1), &kind.to_be_bytes()].concat();
     vec![(0, [&head[..], &payload.concat()].concat())]
@@ -224,7 +224,8 @@ fn labels_are_pushed_swapped_and_popped_byte_by_byte() {
     // To the explicit null, and past a router alert, which stays on top (RFC 3032, 2.1).
     switched(&[[0, 1, 0x71, 9]], &[[0, 0, 0x01, 8]]);
     switched(&[[0, 0, 0x10, 9], [0, 1, 0x01, 9]], &[[0, 0, 0x10, 8], [0, 1, 0x11, 8]]);
-    // One comes off, and what is beneath it is looked up; or is sent on as it is, with the time to live of the outer.
+    // One label is popped, and the one beneath is looked up, or sent on unchanged with the time to live of the outer
+    // label.
     switched(&[[0, 1, 0x50, 9], [0, 1, 0x01, 40]], &[[0, 1, 0x11, 8]]);
     switched(&[[0, 1, 0x60, 9], [0, 9, 0x91, 40]], &[[0, 9, 0x91, 8]]);
     // The last one before a next hop: to hosts of no route here (RFC 3031, 3.16).
@@ -261,7 +262,7 @@ fn a_pipe_leaves_the_time_to_live_alone() {
     assert_eq!(out, leaves(0x0800, &[&with_ttl(&packet, 63)]));
 }
 
-/// Three routers: none but the first and the last knows where the hosts are, but for what is added.
+/// Three routers: only the first and the last have routes to the hosts, apart from those in `added`.
 fn three(added: [&str; 3]) -> Line {
     let to = ["\"198.18.3.0/24\" \"fd00:18:3::/64\"", "\"198.18.0.0/24\" \"fd00:18:0::/64\""];
     let named = "mpls = \"labels\"\n";
@@ -341,7 +342,7 @@ fn what_nobody_should_send_is_discarded_by_reason() {
     let six = udp("[fd10::1]:1", "[fd00:18:1::9]:2", 60, (0, 64));
     let no_bottom = vec![[0u8, 1, 0x50, 9]; 40];
     let deep = vec![[0, 1, 0x50, 99]; 16];
-    /// The entries of a stack, what is beneath, and the reason.
+    /// The entries of a stack, the bytes beneath, and the reason of discard.
     type Case<'a> = (&'a [[u8; 4]], &'a [u8], Discard);
     let cases: &[Case<'_>] = &[
         (&[], &[], Discard::LabelStack),
@@ -411,7 +412,7 @@ fn what_does_not_fit_with_its_labels_is_cut_before_them() {
         data.extend_from_slice(&frame[42..]);
     }
     assert_eq!(data, long[20..]);
-    // Swapped on its way, with one label more than it came with.
+    // Swapped on its way, with one more label than it arrived with.
     let out = line.pass(0, 0, &labelled(&[[0, 1, 0x21, 9]], &long));
     assert_eq!(out.len(), 2);
     assert!(out.iter().all(|(_, frame)| frame[14..22] == [0, 1, 0x30, 8, 0, 1, 0x41, 8]));

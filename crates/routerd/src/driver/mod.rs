@@ -1,9 +1,9 @@
 //! The loop that drives the pipeline by the real clock: one thread, all ports, batch after batch.
 //!
 //! ```text
-//!   each turn:   told to do? ─ for each port: receive ─ pipeline ─ advance ─ for each port: transmit
+//!   each turn:   calls ─ for each port: receive ─ pipeline ─ advance ─ for each port: transmit
 //!                     nothing moved?  look again for a while, where that is wanted (`Spinning`); then
-//!                                     sleep until a packet, a timer of the pipeline, or a word
+//!                                     sleep until a packet, a timer of the pipeline, or a call
 //!                     few frames, and more to come?  rest until some have gathered
 //! ```
 //!
