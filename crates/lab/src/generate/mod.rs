@@ -13,7 +13,7 @@
 //!                                    ◀─ SYN+ACK ─
 //!                                     ── ACK ──▶
 //!   request ([`protocol`])            ── data ─▶     accept, read the request
-//!   count, do not copy               ◀─ data ──      send exactly so many bytes
+//!   count, do not copy               ◀─ data ──      send exactly that many bytes
 //!   end of file: compare, close      ◀─ data+FIN     no more to send
 //!                                     ── FIN ──▶     end of file: close
 //! ```

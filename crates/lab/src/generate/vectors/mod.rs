@@ -10,7 +10,7 @@
 //!                                    ◀─ SYN+ACK ─
 //!                                     ── ACK ──▶       accept, look up the caller
 //!   step by step what its Speaker says ◀─ data ─▶      the same
-//!   Fin: shut down, go on reading      ── FIN ──▶      hears it as one more byte
+//!   Fin: shut down, keep reading       ── FIN ──▶      reads it as one more byte
 //!   Reset: close with SO_LINGER 0      ── RST ──▶      the end, which the script foretold or not
 //! ```
 //!
