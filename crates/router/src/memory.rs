@@ -27,6 +27,13 @@ impl Ticket {
     /// Its flow has a reservation, and `flow` is the number of its queue.
     pub const RESERVED: u8 = 0x20;
 
+    /// The same with these bits as well, in this reserved queue.
+    pub(crate) fn marked(self, queue: Option<u16>, bits: u8) -> Ticket {
+        let reserved = if queue.is_some() { Ticket::RESERVED } else { 0 };
+        let flow = queue.map_or(self.flow, u32::from);
+        Ticket { flow, bits: self.bits | bits | reserved, ..self }
+    }
+
     /// Whether a queue marked it.
     #[inline]
     pub fn is_marked(&self) -> bool {

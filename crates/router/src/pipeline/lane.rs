@@ -8,7 +8,7 @@ use super::BATCH;
 use crate::classifier::RuleId;
 use crate::fib::NextHop;
 use crate::forward::ecmp::flow_hash_ipv4;
-use crate::header::{Fields, Key};
+use crate::header::{self, Fields, Key};
 use crate::memory::{Place, Ticket};
 use crate::plugin::PacketSet;
 
@@ -34,6 +34,18 @@ impl Brief {
     pub(super) fn of<A>(place: Place, hash: u64, fields: &Fields<A>) -> Brief {
         let &Fields { ip_bytes, traffic_class, hop_limit, notes, .. } = fields;
         Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes }
+    }
+
+    /// Its flow has this reserved queue. The upper half of the hash still chooses among the paths of a group.
+    #[inline(always)]
+    pub(super) fn reserve(&mut self, queue: u16) {
+        self.hash = self.hash >> 32 << 32 | u64::from(queue);
+        self.notes |= header::RESERVED;
+    }
+
+    /// The reserved queue of its flow.
+    pub(super) fn reserved(&self) -> Option<u16> {
+        (self.notes & header::RESERVED != 0).then_some(self.hash as u16)
     }
 }
 

@@ -10,9 +10,11 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::decide::{Egress, Turn, mac_of};
+use super::reserved::ReservedFlow;
 use super::slow::{Why, stamp};
 use super::version::Version;
 use crate::discard::Discard;
+use crate::fib::NextHop;
 use crate::forward::extension::{HopByHop, hop_by_hop};
 use crate::forward::fragment::{Fragments, Refusal};
 use crate::forward::icmp::Problem;
@@ -30,6 +32,8 @@ pub(super) struct Onward {
     options: Options,
     /// It goes one step on along its source route.
     follows: bool,
+    /// The reservation of the packet of which it is a fragment.
+    reserved: Option<ReservedFlow>,
 }
 
 /// The output and the link-layer address of a packet, or why it does not leave at once.
@@ -37,7 +41,7 @@ pub(super) type Reached = Result<(u16, Mac), Turn>;
 
 impl Onward {
     fn plain(header: Header) -> Onward {
-        Onward { header, options: Options::default(), follows: false }
+        Onward { header, options: Options::default(), follows: false, reserved: None }
     }
 }
 
@@ -56,7 +60,7 @@ impl Router {
         let packet = &memory.frame(place)[ETHERNET_BYTES..];
         let onward = match header.key {
             AnyKey::V4(_) => Options::read(packet, self.plan.rfc1812.source_routing)
-                .map(|options| Onward { header, options, follows: false })
+                .map(|options| Onward { options, ..Onward::plain(header) })
                 .map_err(Some),
             // Nothing here handles what a router alert points at (RFC 6398, 4).
             AnyKey::V6(_) => match hop_by_hop(packet) {
@@ -110,7 +114,7 @@ impl Router {
                 self.take_own(now, input, place, memory);
             }
             Ok((_, gateway, _)) if !is_strict || gateway.is_none() => {
-                let onward = Onward { header, options, follows: true };
+                let onward = Onward { options, follows: true, ..Onward::plain(header) };
                 self.go_on(now, input, place, &onward, memory);
             }
             // As it came: whether a route is followed there is decided where it is forwarded.
@@ -142,7 +146,8 @@ impl Router {
         memory: &mut M,
     ) {
         let header = &onward.header;
-        if self.replicate_alone(now, input, place, header, memory) {
+        let reserved = onward.reserved.or_else(|| self.reservation_of(input, header));
+        if self.replicate_alone(now, input, (place, header, reserved), memory) {
             return;
         }
         if hop::expires(header.hop_limit) && onward.follows {
@@ -153,9 +158,10 @@ impl Router {
             return self.complain(now, input, place, Why::Expired, memory);
         }
         let hash = ecmp::flow_hash(self.plan.seed, header, None);
+        let pinned = reserved.and_then(|flow| flow.pinned).filter(|_| !onward.follows);
         let directed = match header.key {
-            AnyKey::V4(key) => self.direct(now, input, key.destination, hash),
-            AnyKey::V6(key) => self.direct(now, input, key.destination, hash),
+            AnyKey::V4(key) => self.direct(now, input, (key.destination, pinned), hash),
+            AnyKey::V6(key) => self.direct(now, input, (key.destination, pinned), hash),
         };
         let (way, sent) = match directed {
             Ok(directed) => directed,
@@ -174,7 +180,8 @@ impl Router {
             return self.discard(input, place, why, memory);
         }
         if header.ip_bytes > port.plan.mtu_bytes {
-            return self.cut(now, (input, place), way, onward, memory);
+            let onward = Onward { reserved, ..*onward };
+            return self.cut(now, (input, place), way, &onward, memory);
         }
         if usize::from(way.0) == input && port.plan.redirects && !onward.follows {
             self.redirect(now, input, place, way.1, memory);
@@ -186,7 +193,8 @@ impl Router {
             AnyKey::V6(_) => hop::decrement_ipv6(packet),
         };
         debug_assert!(passed.is_ok(), "a packet at its end took the slow path");
-        self.send_directed(now, input, place, sent, memory);
+        let queue = reserved.map(|flow| flow.queue);
+        self.send_reserved(now, (input, queue), place, sent, memory);
     }
 
     /// The router's part of the options of a packet that leaves by `way`.
@@ -216,7 +224,9 @@ impl Router {
         match Header::read(memory.frame(place)) {
             Ok(header) => {
                 let way = (output, None, u16::MAX);
-                self.cut(now, (input, place), way, &Onward::plain(header), memory);
+                let reserved = self.reservation_of(input, &header);
+                let onward = Onward { reserved, ..Onward::plain(header) };
+                self.cut(now, (input, place), way, &onward, memory);
             }
             Err(_) => self.discard(input, place, Discard::TotalLength, memory),
         }
@@ -251,7 +261,10 @@ impl Router {
         while fragments.next_into(&mut piece) {
             let Some(part) = self.make(input, &piece, memory) else { continue };
             match Header::read(memory.frame(part)) {
-                Ok(header) => self.go_on(now, input, part, &Onward::plain(header), memory),
+                Ok(header) => {
+                    let fragment = Onward { reserved: onward.reserved, ..Onward::plain(header) };
+                    self.go_on(now, input, part, &fragment, memory);
+                }
                 Err(_) => self.discard(input, part, Discard::TotalLength, memory),
             }
         }
@@ -264,10 +277,13 @@ impl Router {
         &mut self,
         now: Time,
         input: usize,
-        destination: A,
+        (destination, pinned): (A, Option<NextHop>),
         hash: u64,
     ) -> Result<(Egress, Reached), Turn> {
-        let way = self.way_out(input, destination, hash)?;
+        let way = match pinned {
+            Some(next) => self.way(next, hash)?,
+            None => self.way_out(input, destination, hash)?,
+        };
         match self.reach(now, way, destination) {
             Err(turn @ (Turn::Slow(_) | Turn::Discard(_))) => Err(turn),
             sent => Ok((way, sent)),

@@ -21,6 +21,7 @@ use nilometer_wire::Time;
 use super::Router;
 use super::groups::is_mld;
 use super::lane::Brief;
+use super::reserved::ReservedFlow;
 use super::slow::Why;
 use super::version::Version;
 use crate::discard::Discard;
@@ -57,11 +58,10 @@ impl Router {
         &mut self,
         now: Time,
         input: usize,
-        place: Place,
-        header: &Header,
+        (place, header, reserved): (Place, &Header, Option<ReservedFlow>),
         memory: &mut M,
     ) -> bool {
-        let brief = Brief {
+        let mut brief = Brief {
             place,
             hash: flow_hash(self.plan.seed, header, None),
             ip_bytes: header.ip_bytes,
@@ -69,6 +69,9 @@ impl Router {
             hop_limit: header.hop_limit,
             notes: header.notes,
         };
+        if let Some(ReservedFlow { queue, .. }) = reserved {
+            brief.reserve(queue);
+        }
         match &header.key {
             AnyKey::V4(key) if key.destination.is_multicast() => {
                 self.replicate(now, input, &brief, key, memory);
@@ -144,7 +147,7 @@ impl Router {
         let passed = A::decrement(&mut frame[ETHERNET_BYTES..]);
         debug_assert!(passed.is_ok(), "a packet at its end took the slow path");
         for output in narrow.iter().filter(|_| is_cut) {
-            self.send_pieces(now, (input, usize::from(*output)), place, memory);
+            self.send_pieces(now, (input, usize::from(*output)), place, brief, memory);
         }
         let Some((last, others)) = outputs.split_last() else {
             return self.absorb(place, memory);
@@ -198,7 +201,7 @@ impl Router {
             place,
             flow: brief.hash as u32,
             link_bytes: place.bytes + plan.overhead_bytes,
-            bits: brief.traffic_class & 3,
+            bits: brief.traffic_class & 3 | brief.notes & header::RESERVED,
         };
         self.queue(now, ports, ticket, memory);
     }
@@ -209,6 +212,7 @@ impl Router {
         now: Time,
         ports: (usize, usize),
         place: Place,
+        brief: &Brief,
         memory: &mut M,
     ) {
         let frame = memory.frame(place).to_vec();
@@ -224,7 +228,7 @@ impl Router {
                 let frame = memory.frame_mut(part);
                 frame[..6].copy_from_slice(&head[..6]);
                 frame[6..12].copy_from_slice(&own);
-                let ticket = self.ticket(ports.1, part, memory);
+                let ticket = self.ticket(ports.1, part, memory).marked(brief.reserved(), 0);
                 self.queue(now, ports, ticket, memory);
             }
         }

@@ -8,10 +8,10 @@ use nilometer_queue::{Contract, ContractError};
 use nilometer_wire::Time;
 
 use super::Router;
-use super::reserved::ReservedFlows;
+use super::reserved::{ReservedFlow, ReservedFlows};
 use super::version::Version;
 use crate::classifier::Action;
-use crate::header;
+use crate::header::{AnyKey, Header, Key};
 use crate::memory::{GiveBack, Memory};
 
 impl Router {
@@ -37,14 +37,37 @@ impl Router {
             let brief = &mut lane.briefs[at];
             let (action, _) = A::reserved(&mut self.reserved).meet(Some(id), brief.ip_bytes);
             let Action::Reserved(queue) = action else { continue };
-            // The upper half still chooses among the ways of a group.
-            brief.hash = brief.hash >> 32 << 32 | u64::from(queue);
-            brief.notes |= header::RESERVED;
+            brief.reserve(queue);
             let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
             lane.next[at] = pinned.or(lane.next[at]);
         }
         self.reserved.found = found;
         lane.put_back(A::lane(&mut self.lanes));
+    }
+
+    /// The reservation of a packet on the slow path, whose filter has counted it in its batch.
+    pub(super) fn reservation_of(&mut self, input: usize, header: &Header) -> Option<ReservedFlow> {
+        match header.key {
+            AnyKey::V4(key) => self.reservation_for(input, key),
+            AnyKey::V6(key) => self.reservation_for(input, key),
+        }
+    }
+
+    /// The reservation of packets with this `key` that come by `input`.
+    pub(super) fn reservation_for<A: Version>(
+        &mut self,
+        input: usize,
+        key: Key<A>,
+    ) -> Option<ReservedFlow> {
+        if self.reserved.is_empty() {
+            return None;
+        }
+        let (filters, mut found) = (A::reserved(&mut self.reserved), [None]);
+        filters.classify(input, &[key], &mut found);
+        let id = found[0]?;
+        let Action::Reserved(queue) = filters.get(id)?.0.action else { return None };
+        let pinned = self.reserved.pinned.get(id.0 as usize).copied().flatten();
+        Some(ReservedFlow { queue, pinned })
     }
 
     /// The filters of reservations.

@@ -10,9 +10,11 @@
 //!                                  (queue, pinned route)  └─ others ───► virtual output queue
 //! ```
 //!
-//! What takes the slow path (options, pieces of packets, groups) goes as best effort, and so does a fragment without
-//! ports, which no filter of ports can know (RFC 2205, 1.2 expects flows that are not fragmented). A router without
-//! reservations pays a comparison a batch.
+//! Packets with options meet the same filters on the slow path; fragments that are made here wait in the queue of their
+//! packet. A packet to a group waits in the queue of its flow's number at each output that has a contract for it, and
+//! goes as best effort to the others. Best effort is also a fragment that comes without ports, which no filter of ports
+//! can know (RFC 2205, 1.2 expects flows that are not fragmented). A router without reservations pays a comparison a
+//! batch.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,7 +24,6 @@ use nilometer_queue::RESERVED_QUEUES_MAX;
 use super::engine::Filters;
 use crate::classifier::{Action, Classified, ClassifierTuples, Inputs, Refused, Rule, RuleId};
 use crate::fib::NextHop;
-use crate::header::Key;
 
 /// Filters of reservations that there may be; a reservation of several senders has several.
 pub const RESERVED_FILTERS_MAX: u32 = 4 * RESERVED_QUEUES_MAX;
@@ -98,12 +99,5 @@ impl ReservedFlows {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.filters4.is_empty() && self.filters6.is_empty()
-    }
-
-    /// Whether a flow of IPv4 that comes by `input` has a reservation.
-    pub(super) fn has(&mut self, input: usize, key: Key<u32>) -> bool {
-        let mut found = [None];
-        self.filters4.classify(input, &[key], &mut found);
-        found[0].is_some()
     }
 }

@@ -118,7 +118,19 @@ impl Router {
         sent: Result<(u16, Mac), Turn>,
         memory: &mut M,
     ) {
-        self.send_marked(now, (input, 0), place, sent, memory);
+        self.send_reserved(now, (input, None), place, sent, memory);
+    }
+
+    /// [`Router::send_directed`] of a packet that waits in this reserved queue of its output, if that has a contract.
+    pub(super) fn send_reserved<M: Memory>(
+        &mut self,
+        now: Time,
+        (input, queue): (usize, Option<u16>),
+        place: Place,
+        sent: Result<(u16, Mac), Turn>,
+        memory: &mut M,
+    ) {
+        self.send_marked(now, (input, queue, 0), place, sent, memory);
     }
 
     /// [`Router::send_directed`] of one that has met the filters of an output.
@@ -130,13 +142,13 @@ impl Router {
         sent: Result<(u16, Mac), Turn>,
         memory: &mut M,
     ) {
-        self.send_marked(now, (input, Ticket::FILTERED), place, sent, memory);
+        self.send_marked(now, (input, None, Ticket::FILTERED), place, sent, memory);
     }
 
     fn send_marked<M: Memory>(
         &mut self,
         now: Time,
-        (input, bits): (usize, u8),
+        (input, queue, bits): (usize, Option<u16>, u8),
         place: Place,
         sent: Result<(u16, Mac), Turn>,
         memory: &mut M,
@@ -153,16 +165,14 @@ impl Router {
                 frame[..6].copy_from_slice(&mac);
                 frame[6..12].copy_from_slice(&own);
                 let output = usize::from(output);
-                let ticket = self.ticket(output, place, memory);
-                let bits = ticket.bits | bits;
-                self.queue(now, (input, output), Ticket { bits, ..ticket }, memory);
+                let ticket = self.ticket(output, place, memory).marked(queue, bits);
+                self.queue(now, (input, output), ticket, memory);
             }
             Err(Turn::Hold(output, address)) => {
                 let output = usize::from(output);
                 let own = self.ports[output].plan.mac;
                 memory.frame_mut(place)[6..12].copy_from_slice(&own);
-                let ticket = self.ticket(output, place, memory);
-                let ticket = Ticket { bits: ticket.bits | bits, ..ticket };
+                let ticket = self.ticket(output, place, memory).marked(queue, bits);
                 self.hold(now, (input, output), address, ticket, memory);
             }
             // A packet of our own for which there is no way is not complained about.

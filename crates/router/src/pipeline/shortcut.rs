@@ -150,7 +150,7 @@ impl Router {
         {
             return None;
         }
-        if self.reserved.has(input, *key) {
+        if self.reservation_for(input, *key).is_some() {
             return None;
         }
         let martians = self.plan.martians;

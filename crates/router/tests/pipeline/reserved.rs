@@ -9,6 +9,7 @@ use nilometer_router::discard::Discard;
 use nilometer_router::fabric::MemoryLimits;
 use nilometer_router::memory::Memory;
 use nilometer_router::next_hop::Hop;
+use nilometer_router::pipeline::groups::{MulticastPlan, StaticGroup};
 use nilometer_router::pipeline::reserved::ReservedFlow;
 use nilometer_wire::{Rate, Span};
 
@@ -200,4 +201,82 @@ fn what_waits_in_a_reserved_queue_goes_on_when_its_contract_ends() {
     let now = bench.now;
     bench.router.unreserve(now, 1, 5, &mut bench.memory);
     assert_eq!(bench.wait(40).len(), 20);
+}
+
+/// The packets that wait in reserved queue 5 of a port, if that has a contract, after a turn in which nothing leaves.
+fn waiting(bench: &mut Bench, port: usize) -> Option<u64> {
+    bench.router.advance(bench.now, &mut bench.memory, &mut ());
+    bench.router.fabric().reserved(port).state(5).map(|state| state.backlog.packets)
+}
+
+#[test]
+fn packets_with_options_and_fragments_made_here_wait_in_the_queue_of_their_flow() {
+    let record_route = [7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+    let with_options =
+        |bytes| crate::options::with_options("198.19.0.9", "198.19.1.9", &record_route, bytes);
+    let mut bench = bench(|plans| plans.ports[1].mtu_bytes = 1_300);
+    reserve(&mut bench, None);
+    bench.receive(0, &framed(0, &with_options(100)));
+    assert_eq!(waiting(&mut bench, 1), Some(1), "on the slow path");
+    let mut large = udp("198.19.0.9", "198.19.1.9", 1_400);
+    large[6] = 0;
+    bench.receive(0, &framed(0, &crate::bench::mend(large)));
+    assert_eq!(waiting(&mut bench, 1), Some(3), "two fragments of one that had no options");
+    bench.receive(0, &framed(0, &with_options(1_400)));
+    assert_eq!(waiting(&mut bench, 1), Some(5), "and of one that had");
+    assert_eq!(bench.router.reserved().met(RuleId(0)), Some((3, 140 + 1_428 + 1_440)));
+    // What belongs to no reserved flow does not wait there.
+    let other = crate::options::with_options("198.19.0.9", "198.19.1.8", &record_route, 1_400);
+    bench.receive(0, &framed(0, &other));
+    assert_eq!(waiting(&mut bench, 1), Some(5));
+}
+
+#[test]
+fn packets_with_options_go_to_the_pinned_next_hop() {
+    let mut bench = bench(|_| ());
+    let gateway = Some(Ipv4Addr::new(198, 18, 2, 2).into());
+    let pinned = bench.way(Hop::Via { port: 2, gateway });
+    bench.renew();
+    reserve(&mut bench, Some(pinned));
+    let record_route = [7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+    let packet = crate::options::with_options("198.19.0.9", "198.19.1.9", &record_route, 100);
+    let out = bench.pass(0, &framed(0, &packet));
+    let [(2, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(&frame[..6], crate::bench::host(2));
+    assert_eq!(frame[34..41], [7, 11, 8, 198, 18, 2, 1], "the address of the port it leaves by");
+}
+
+#[test]
+fn a_packet_to_a_group_is_reserved_at_the_outputs_that_have_a_contract() {
+    let group = "239.1.0.1";
+    let mut bench = bench(|plans| {
+        plans.ports.iter_mut().for_each(|port| port.multicast = Some(MulticastPlan::default()));
+        plans.ports[3].mtu_bytes = 1_300;
+    });
+    let fixed = StaticGroup { group: group.parse().expect("a group"), source: None };
+    (1..=3).for_each(|port| bench.router.add_group(port, fixed).expect("room"));
+    bench.drain();
+    for output in [1, 3] {
+        bench.router.reserve(output, 5, contract()).expect("a contract");
+    }
+    let rule = rule::<u32>(format!("{group}/32").parse().expect("a prefix"));
+    let flow = ReservedFlow { queue: 5, pinned: None };
+    let flows = bench.router.reserved_mut();
+    flows.insert(RuleId(0), Inputs::ANY, (Some(rule), None), flow).expect("room");
+    let receive = |bench: &mut Bench, mut packet: Vec<u8>| {
+        packet[6] = 0;
+        let mut frame = framed(0, &crate::bench::mend(packet));
+        frame[..6].copy_from_slice(&[1, 0, 0x5e, 1, 0, 1]);
+        bench.receive(0, &frame);
+        [1, 2, 3].map(|port| waiting(bench, port))
+    };
+    let plain = receive(&mut bench, udp("198.19.0.9", group, 100));
+    assert_eq!(plain, [Some(1), None, Some(1)]);
+    let record_route = [7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+    let options = crate::options::with_options("198.19.0.9", group, &record_route, 100);
+    assert_eq!(receive(&mut bench, options), [Some(2), None, Some(2)], "on the slow path");
+    let fragments = receive(&mut bench, udp("198.19.0.9", group, 1_400));
+    assert_eq!(fragments, [Some(3), None, Some(4)], "fragments where the link is narrow");
+    let to_two = bench.wait(20).into_iter().filter(|(port, _)| *port == 2).count();
+    assert_eq!(to_two, 3, "as best effort where there is no contract");
 }
