@@ -208,7 +208,7 @@ impl CommandChannel {
     }
 
     /// What of the configuration in force instances are made by.
-    fn maker(&self) -> RouterConfig {
+    pub(super) fn maker(&self) -> RouterConfig {
         let in_force = self.change();
         let RouterConfig { seed, control, ports, .. } = &in_force.config;
         let (seed, control, ports) = (*seed, control.clone(), ports.clone());

@@ -115,11 +115,8 @@ impl CommandChannel {
     /// # Errors
     /// 400 for a class or a configuration that cannot be, 409 where the name is taken.
     pub fn add_plugin(&self, section: PluginSection) -> Result<String, Refused> {
+        let NewInstance { class, instance } = self.made(&section)?;
         let mut in_force = self.change();
-        let NewInstance { class, instance } = in_force
-            .config
-            .instance_of(&section)
-            .map_err(|why| Refused::bad(format!("{why:#}")))?;
         let (name, version) = (section.name.clone(), class.version.clone());
         let new = section.clone();
         self.ask(move |driver| enter_plugin(driver, &new, NewInstance { class, instance }))??;
@@ -131,19 +128,21 @@ impl CommandChannel {
     /// Puts a new instance in the place of one, between two packets of its flows.
     ///
     /// # Errors
-    /// 400 for a class or a configuration that cannot be, 404 for no such instance.
+    /// 400 for a class or a configuration that cannot be, 404 for no such instance, 409 where another request changed it
+    /// meanwhile.
     pub fn replace_plugin(&self, name: &str, body: PluginBody) -> Result<String, Refused> {
-        let mut in_force = self.change();
-        let old = section_of(&mut in_force, name)?;
+        let old = section_of(&mut self.change(), name)?.clone();
         let section = PluginSection {
             class: body.class.unwrap_or_else(|| old.class.clone()),
             configuration: body.configuration.unwrap_or_else(|| old.configuration.clone()),
             ..old.clone()
         };
-        let NewInstance { class, instance } = in_force
-            .config
-            .instance_of(&section)
-            .map_err(|why| Refused::bad(format!("{why:#}")))?;
+        let NewInstance { class, instance } = self.made(&section)?;
+        let mut in_force = self.change();
+        if *section_of(&mut in_force, name)? != old {
+            let why = format!("plugin {name} was changed meanwhile; look at it and try again");
+            return Err(Refused::conflict(why));
+        }
         let (version, new) = (class.version.clone(), section.pinned(&class));
         let done = self.ask(move |driver| {
             let mut done = Err(ControlError::Missing(new.name.clone()));
@@ -159,6 +158,12 @@ impl CommandChannel {
         let text = format!("plugin {name}: class {} {version} is in its place", section.class);
         *section_of(&mut in_force, name)? = section;
         Ok(self.told(text))
+    }
+
+    /// Makes an instance with nothing locked: its class may come from a code server, which takes its time.
+    fn made(&self, section: &PluginSection) -> Result<NewInstance, Refused> {
+        let made = self.maker().instance_of(section);
+        made.map_err(|why| Refused::bad(format!("{why:#}")))
     }
 
     /// Takes a plugin instance out that no filter names any more.

@@ -16,7 +16,7 @@ use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::command_channel::BETWEEN_QUESTIONS;
 use serde_json::json;
 
-use super::site::{LEFT, PATIENCE, RIGHT, ROUTER, Site, Stand, privileged};
+use super::site::{LEFT, PATIENCE, RIGHT, ROUTER, Site, Stand, ask, privileged};
 use crate::common::Room;
 use crate::module::Module;
 
@@ -309,6 +309,49 @@ fn plugins_of_a_code_server_come_and_go_under_load_and_soon() {
     // asserted here, not how soon.)
     let [median, _] = report(&mut times);
     assert!(median < 100 * WITHIN, "{median:?}");
+}
+
+#[test]
+fn a_code_server_that_stalls_keeps_no_other_request_waiting() {
+    if !privileged("plugins of a code server") {
+        return;
+    }
+    let stalling = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", stalling.local_addr().expect("an address"));
+    let room = Room::new("code-server-stalls");
+    let mut config: RouterConfig = toml::from_str(ROUTER).expect("a router");
+    config.control.code_server = Some(url);
+    config.control.plugin_directory = Some(room.path("store"));
+    let stand = Stand::build(Site::new().expect("hosts"), room, config).expect("a router");
+    let counter = json!({"name": "one", "class": "counter"});
+    assert_eq!(stand.ask(&Method::POST, "/v1/plugins", Some(counter)).0, 201);
+    let class = json!({"class": "mark@0.0.1"}).to_string();
+    let section = json!({"name": "two", "class": "mark@0.0.1"}).to_string();
+    let (address, waiting) = (&stand.address, AtomicU64::new(2));
+    thread::scope(|scope| {
+        for (method, path, body) in
+            [(Method::PUT, "/v1/plugins/one", class), (Method::POST, "/v1/plugins", section)]
+        {
+            let waiting = &waiting;
+            scope.spawn(move || {
+                let (status, why) = ask(address, &method, path, Some(body));
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                assert_eq!(status, 400, "{why}");
+            });
+        }
+        // One fetches, and the other waits for that.
+        let fetched = stalling.accept().expect("a request");
+        let permit = json!({"action": "permit", "protocol": "udp"});
+        let (status, filter) = stand.ask(&Method::POST, "/v1/filters", Some(permit));
+        assert_eq!(status, 201, "{filter}");
+        let message = json!({"configuration": ""});
+        assert_eq!(stand.ask(&Method::PUT, "/v1/plugins/one", Some(message)).0, 200);
+        assert_eq!(waiting.load(Ordering::Relaxed), 2, "both still wait for the code server");
+        drop((fetched, stalling));
+    });
+    let plugins = stand.get("/v1/plugins");
+    assert_eq!(plugins["plugins"].as_array().map(Vec::len), Some(1), "{plugins}");
+    stand.end();
 }
 
 /// `cargo test --release -p nilometer --test control_plane a_thousand_times -- --ignored --nocapture`

@@ -39,7 +39,7 @@ pub(super) async fn add_plugin(State(hall): State<Hall>, sent: Sent) -> Answer {
 #[utoipa::path(put, path = "/v1/plugins/{name}", params(("name" = String, Path)),
     request_body = PluginBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
-        (status = 404, body = ErrorLine)))]
+        (status = 404, body = ErrorLine), (status = 409, body = ErrorLine)))]
 pub(super) async fn replace_plugin(
     State(hall): State<Hall>,
     asked: Segment<String>,
