@@ -9,6 +9,10 @@ use nilometer_router::plugin::Class;
 
 fn made(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-plugin").join(name);
+    // (What an earlier run left there would stand in for what is missing now.)
+    for part in ["src", "nilometer-plugin"] {
+        let _ = std::fs::remove_dir_all(folder.join(part));
+    }
     for (path, text) in sdk::files(name).expect("a name") {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
