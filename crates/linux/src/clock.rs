@@ -11,6 +11,12 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// From one tick of the scheduler to the next, nanoseconds: the resolution of the kernel's coarse clocks.
+pub fn scheduler_tick_ns() -> u64 {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    (tick.tv_nsec as u64).max(1)
+}
+
 /// What the kernel calls this thread.
 pub fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
@@ -56,6 +62,14 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_is_one_of_those_that_kernels_have() {
+        let per_second = 1e9 / scheduler_tick_ns() as f64;
+        assert!(
+            [100.0, 250.0, 300.0, 1_000.0].iter().any(|hz: &f64| (hz - per_second).abs() < 1.0)
+        );
+    }
 
     #[test]
     fn time_passes_with_work_and_not_with_sleep() {

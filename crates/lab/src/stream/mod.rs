@@ -9,6 +9,7 @@
 //! What a trial is made of ([`ends::End`], [`trial::Trial`]) does not depend on how the interfaces are made: the testbed's
 //! namespaces do for the devices that the lab starts itself.
 
+pub mod added;
 pub mod calibrate;
 pub mod calibration_page;
 pub mod checks;

@@ -7,6 +7,7 @@ use nilometer_report::story::PacketCounts;
 use nilometer_stat::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::added::AddedDelay;
 use super::transmit::Transmission;
 use super::trial::{Seen, StreamSeen};
 use crate::trial::outcome::Delay;
@@ -152,6 +153,9 @@ pub struct Outcome {
     /// The bare wire; none where the device is one, and where it was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireOutcome>,
+    /// What the device adds to the delay over the bare wire, both directions together; none without a valid calibration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_ns: Option<AddedDelay>,
     /// To the servers, then to the clients.
     pub directions: Vec<StreamOutcome>,
     /// Whether it may be believed.

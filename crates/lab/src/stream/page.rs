@@ -105,6 +105,10 @@ fn frames(outcome: &Outcome) -> String {
     tables::table("Frames by fate", &head, &rows)
 }
 
+fn bounds(name: &str, values: [i64; 4]) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(values.map(|ns| time_ns(ns as f64))).collect()
+}
+
 fn quantiles(outcome: &Outcome) -> String {
     let row = |name: &str, delay: Option<Delay>| {
         let Some(delay) = delay else { return vec![name.to_owned(), NOT_MEASURED.to_owned()] };
@@ -119,6 +123,12 @@ fn quantiles(outcome: &Outcome) -> String {
     ];
     if let Some(wire) = &outcome.wire {
         rows.push(row("over the bare wire", wire.delay_ns));
+    }
+    if let Some(added) = &outcome.added_ns {
+        let quantiles = [added.p5, added.p50, added.p95, added.p99];
+        rows.push(bounds("device adds", quantiles.map(|one| one.ns)));
+        rows.push(bounds("at least", quantiles.map(|one| one.low_ns)));
+        rows.push(bounds("at most", quantiles.map(|one| one.high_ns)));
     }
     tables::table("Delays", &["", "p5", "p50", "p95", "p99"], &rows)
 }

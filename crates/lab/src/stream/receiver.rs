@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nilometer_linux::stamp::{Arrival, Arrivals, Departures, PLACE_AT, RUN_AT, monotonic_ns};
 use nilometer_profile::device_faults::DeviceWatch;
+use nilometer_profile::stream::comb::CombWatch;
 use nilometer_profile::stream::frame::TAG_AT;
 use nilometer_profile::stream::tag::{TAG_BYTES, Tag};
 use nilometer_profile::stream::{FrameMaker, Ledger, Packet};
@@ -46,6 +47,7 @@ pub(super) struct StreamAccount<'a> {
     pub counted: u64,
     pub delays: Delays,
     pub watch: DeviceWatch,
+    pub comb: CombWatch,
     /// By size of frame: the delays of those that came unharmed.
     pub by_size: BTreeMap<u16, Histogram>,
     pub rows: Option<&'a Rows>,
@@ -107,6 +109,7 @@ impl StreamAccount<'_> {
             direction: self.direction,
             delays: &mut self.delays,
             watch: &mut self.watch,
+            comb: &mut self.comb,
             by_size: &mut self.by_size,
             rows: self.rows,
             live: self.live,
@@ -156,6 +159,7 @@ impl StreamAccount<'_> {
             direction: self.direction,
             delays: &mut self.delays,
             watch: &mut self.watch,
+            comb: &mut self.comb,
             by_size: &mut self.by_size,
             rows: self.rows,
             live: self.live,
@@ -184,6 +188,7 @@ struct Told<'a> {
     direction: Direction,
     delays: &'a mut Delays,
     watch: &'a mut DeviceWatch,
+    comb: &'a mut CombWatch,
     by_size: &'a mut BTreeMap<u16, Histogram>,
     rows: Option<&'a Rows>,
     live: &'a LiveStream,
@@ -196,6 +201,9 @@ impl Told<'_> {
         if let Some(outcome) = &outcome {
             self.delays.record(outcome);
             self.watch.record(outcome);
+            if let (Some(sent), Some(received)) = (outcome.entered_at, outcome.left_at) {
+                self.comb.record(sent, received);
+            }
         }
         let delay = outcome.and_then(|outcome| outcome.delay()).map(Span::as_nanos);
         if let Some(delay) = delay {

@@ -20,6 +20,7 @@ use nilometer_profile::stream::StreamSettings;
 use nilometer_profile::stream::validity::Bounds;
 use nilometer_wire::Span;
 
+use super::added::AddedDelay;
 use super::config::{StampChoice, StreamConfig};
 use super::device::{Asked, Device, DeviceSeen, testbed_config};
 use super::ends::of_testbed;
@@ -102,12 +103,15 @@ fn instrument(
     pps: f64,
     (stamping, transmit): (Stamping, Transmit),
 ) -> Instrument {
+    let usual = Bounds::of_bursts(config.pattern.burst(), pps);
+    // (Ticks that are seen in the delays of a device elsewhere are the device's.)
+    let comb_share = if config.dut == DutKind::External { 1.0 } else { usual.comb_share };
     Instrument {
         stamping,
         transmit,
         reading: Reading::Sleeping,
         ring_slots: config.ring_slots(pps),
-        bounds: Bounds::of_bursts(config.pattern.burst(), pps),
+        bounds: Bounds { comb_share, ..usual },
     }
 }
 
@@ -284,6 +288,10 @@ pub fn run(
         LIVE_STAMP.clone_into(&mut outcome.stamps.pair[0]);
     }
     together(&mut outcome, &seen);
+    outcome.added_ns = calibrated
+        .as_ref()
+        .filter(|(wire, _)| wire.valid)
+        .and_then(|(_, wire)| AddedDelay::between(&seen, wire));
     if let Some(rows) = rows {
         let rows = rows.finish();
         outcome.rows = [rows.written, rows.left_out];
@@ -357,10 +365,4 @@ fn kept(
     let page = page::render(outcome, (seen, wire), &options.command);
     directory.file(nilometer_report::PAGE_FILE).write(page.as_bytes())?;
     Ok(if is_interrupted { directory.keep() } else { directory.finish()? })
-}
-
-/// The device's own part of the median delay, compared with the wire.
-pub fn added_ns(outcome: &Outcome) -> Option<i64> {
-    let wire = outcome.wire.as_ref().filter(|wire| wire.valid)?.delay_ns?;
-    Some(outcome.delay_ns?.p50 as i64 - wire.p50 as i64)
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use nilometer_linux::clock::thread_id;
+use nilometer_linux::clock::{scheduler_tick_ns, thread_id};
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::processors::keep_apart;
 use nilometer_linux::scheduling::{Role, Timed};
@@ -15,6 +15,7 @@ use nilometer_linux::stamp::live::{LiveSender, LiveTemplate};
 use nilometer_linux::stamp::sender::Sender;
 use nilometer_linux::stamp::{Arrivals, Departures, Stamping, Watched, monotonic_ns};
 use nilometer_profile::device_faults::{DeviceFault, DeviceWatch, FaultKind};
+use nilometer_profile::stream::comb::CombWatch;
 use nilometer_profile::stream::flows::Flows;
 use nilometer_profile::stream::frame::FRAME_BYTES_MIN;
 use nilometer_profile::stream::ledger::{Limits, Timings};
@@ -287,6 +288,7 @@ fn account<'a>(
         counted: 0,
         delays: Delays::new(DelayConfig::default()),
         watch: DeviceWatch::new(Time::ZERO),
+        comb: CombWatch::new(Span::from_nanos(scheduler_tick_ns())),
         by_size: BTreeMap::new(),
         rows: trial.rows,
         live: &live.streams[way],
@@ -363,6 +365,7 @@ fn judged(
         latest: timings.latest,
         stolen_share: machine.stolen_share,
         squeezed: machine.softnet.squeezed,
+        comb: account.comb.comb(),
         stamps_lost,
         receiver_lost,
         overflow: counts.overflow,

@@ -9,11 +9,12 @@ use nilometer_files::said::shown;
 use nilometer_files::say;
 use nilometer_lab::device::rules::Rules;
 use nilometer_lab::device::spec::FaultSpec;
+use nilometer_lab::stream::added::AddedDelay;
 use nilometer_lab::stream::config::{StampChoice, StreamConfig};
 use nilometer_lab::stream::derive;
 use nilometer_lab::stream::outcome::{Outcome, StreamOutcome};
 use nilometer_lab::stream::pattern::Pattern;
-use nilometer_lab::stream::run::{RunOptions, added_ns, run as run_stream};
+use nilometer_lab::stream::run::{RunOptions, run as run_stream};
 use nilometer_lab::stream::transmit::TransmitChoice;
 use nilometer_lab::trial::config::DutKind;
 use nilometer_lab::trial::outcome::Delay;
@@ -241,8 +242,9 @@ fn told(outcome: &Outcome) -> String {
     for way in &outcome.directions {
         text += &told_way(way, outcome.directions.len() > 1);
     }
-    if let Some(added) = added_ns(outcome) {
-        text += &fact("device adds (p50)", time_ns(added as f64));
+    if let Some(AddedDelay { p50, .. }) = outcome.added_ns {
+        let [ns, low, high] = [p50.ns, p50.low_ns, p50.high_ns].map(|ns| time_ns(ns as f64));
+        text += &fact("device adds (p50)", format!("{ns} ({low} to {high})"));
     }
     let noise = match outcome.wire.as_ref() {
         Some(wire) => wire.noise_ns,

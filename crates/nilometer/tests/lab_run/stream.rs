@@ -7,7 +7,9 @@ use crate::common::{Room, privileged, text};
 
 /// Runs a stream, valid or not: a busy machine makes the pacer late, and no count wrong.
 fn stream(room: &Room, words: &[&str]) -> Value {
-    let output = room.run(&[&["stream", "run", "--json", "--calibration", "0"], words].concat());
+    let bare: &[&str] =
+        if words.contains(&"--calibration") { &[] } else { &["--calibration", "0"] };
+    let output = room.run(&[&["stream", "run", "--json"], bare, words].concat());
     let status = output.status.code();
     assert!(matches!(status, Some(0 | 1)), "{status:?}: {}", text(&output.stderr));
     let result: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -25,7 +27,7 @@ fn is_complete(result: &Value) -> bool {
         let why = why.as_str().expect("words").to_owned();
         words.iter().any(|word| why.contains(word))
     };
-    let late = ["pacer slip", "softirq squeeze", "stolen time", "behind real time"];
+    let late = ["pacer slip", "softirq squeeze", "stolen time", "behind real time", "comb of"];
     let starved = ["receiver loss", "record ring overflow"];
     for why in why {
         assert!(says(why, &late) || says(why, &starved), "no fault of the machine: {why}");
@@ -81,6 +83,31 @@ fn what_a_fault_box_did_is_reported_exactly() {
         let [least, half] = ["p5", "p50"].map(|key| count(&result["delay_ns"][key]));
         assert!(least >= 2_000_000 && half < 500_000_000, "{}", result["delay_ns"]);
     }
+}
+
+#[test]
+fn what_a_device_adds_has_bounds() {
+    if !privileged("stream run beside the bare wire") {
+        return;
+    }
+    let room = Room::new("stream-added");
+    let result = stream(
+        &room,
+        &["--fault", "delay=2ms", "--pps", "2000", "--seconds", "1", "--calibration", "1"],
+    );
+    if !is_complete(&result) || result["wire"]["valid"] != true {
+        return println!("skipped: {}, {}", result["why"], result["wire"]["why"]);
+    }
+    let added = &result["added_ns"];
+    for at in ["p5", "p50", "p95", "p99"] {
+        let [low, ns, high] = ["low_ns", "ns", "high_ns"].map(|key| added[at][key].as_i64());
+        assert!(low <= ns && ns <= high && low.is_some(), "{at}: {added}");
+    }
+    // (A busy machine only adds to it.)
+    let most = added["p5"]["high_ns"].as_i64();
+    assert!(most >= Some(2_000_000), "the fault box holds each frame for 2 ms: {added}");
+    let wire = stream(&room, &["--dut", "wire", "--pps", "2000", "--seconds", "0.2"]);
+    assert!(wire.get("added_ns").is_none(), "the wire adds nothing to itself");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use core::fmt;
 
 use nilometer_wire::{Span, Time};
 
+use super::comb::Comb;
 use crate::outcome::Imbalance;
 
 /// The bounds within which a trial is valid.
@@ -18,6 +19,8 @@ pub struct Bounds {
     pub sent_share: f64,
     /// The share of the processors' time that a hypervisor may take.
     pub stolen_share: f64,
+    /// The share of frames that may wait for ticks of the scheduler; 1 where the device is not on this machine.
+    pub comb_share: f64,
 }
 
 /// What one frame of a burst may wait for the frames before it.
@@ -28,12 +31,13 @@ const BURST_MAX: Span = Span::from_nanos(10_000_000);
 impl Bounds {
     /// The usual bounds: one frame of a hundred may slip by more than 100 µs plus the time to send a burst of
     /// `frames` (at most half the time until the next, and never more than 10 ms); 99.9 % of frames must be sent; 2 %
-    /// of the time may be stolen.
+    /// of the time may be stolen; 1 % of frames may wait for ticks of the scheduler.
     pub fn of_bursts(frames: u32, pps: f64) -> Bounds {
         let half = Span::from_secs_f64(f64::from(frames) / pps / 2.0);
         let burst = (OF_A_BURST * u64::from(frames)).min(half).min(BURST_MAX);
         let slip = Span::from_nanos(100_000) + burst;
-        Bounds { slip, slipped_share: 0.01, sent_share: 0.999, stolen_share: 0.02 }
+        let (slipped_share, sent_share, stolen_share, comb_share) = (0.01, 0.999, 0.02, 0.01);
+        Bounds { slip, slipped_share, sent_share, stolen_share, comb_share }
     }
 }
 
@@ -54,6 +58,8 @@ pub struct Observations {
     pub stolen_share: f64,
     /// How often the kernel broke off its receiving work (`time_squeeze` of `softnet_stat`).
     pub squeezed: u64,
+    /// Frames that waited for ticks of the scheduler.
+    pub comb: Option<Comb>,
     /// Stamps of sending that were overwritten before they were read.
     pub stamps_lost: u64,
     /// Frames that arrived and that the receiver's ring had no room for.
@@ -93,6 +99,8 @@ pub enum Reason {
     Overrun(Span),
     /// A hypervisor took the processors away.
     Stolen(f64),
+    /// Frames waited for ticks of the scheduler.
+    Comb(Comb),
     /// The kernel broke off its receiving work, which explains why the pacer was late.
     Squeezed(u64),
     /// The ring of sending stamps ran over.
@@ -136,6 +144,17 @@ impl fmt::Display for Reason {
             }
             Reason::Stolen(share) => {
                 write!(out, "stolen time: a hypervisor took {:.1} %", 100.0 * share)
+            }
+            Reason::Comb(Comb { tick, stalls, longest, delayed_share }) => {
+                let ms = |span: &Span| span.as_nanos() as f64 / 1e6;
+                write!(
+                    out,
+                    "comb of scheduler ticks: {stalls} stalls of up to {:.1} ms ended on ticks of {:.0} ms and delayed \
+                     {:.1} % of frames, as where another program has the device's processor",
+                    ms(longest),
+                    ms(tick),
+                    100.0 * delayed_share
+                )
             }
             Reason::Squeezed(times) => {
                 write!(
@@ -195,6 +214,7 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
         (behind && seen.sent > 0).then_some(Reason::Behind { due: seen.due, sent: seen.sent }),
         has_slipped.then_some(slip),
         (seen.stolen_share > bounds.stolen_share).then_some(Reason::Stolen(seen.stolen_share)),
+        seen.comb.filter(|comb| comb.delayed_share > bounds.comb_share).map(Reason::Comb),
         count(if is_late { seen.squeezed } else { 0 }, Reason::Squeezed),
     ]
     .into_iter()
@@ -249,6 +269,15 @@ mod tests {
             assert_eq!(said.len(), 1, "{words}: {said:?}");
             assert!(said[0].to_string().contains(words), "{}", said[0]);
         }
+        // Ticks that a hundredth of the frames wait for are some noise; where the device is elsewhere, they are its own.
+        let (tick, longest) = (Span::from_nanos(4_000_000), Span::from_nanos(11_900_000));
+        let comb = |delayed_share| Some(Comb { tick, stalls: 37, longest, delayed_share });
+        let kept_waiting = Observations { comb: comb(0.061), ..fine };
+        let said = reasons(&kept_waiting, &bounds);
+        let words = "37 stalls of up to 11.9 ms ended on ticks of 4 ms and delayed 6.1 % of frames";
+        assert!(said.len() == 1 && said[0].to_string().contains(words), "{said:?}");
+        assert_eq!(reasons(&Observations { comb: comb(0.009), ..fine }, &bounds), []);
+        assert_eq!(reasons(&kept_waiting, &Bounds { comb_share: 1.0, ..bounds }), []);
         // A squeezed soft interrupt delays frames, which shows; by itself it is no reason.
         assert_eq!(reasons(&Observations { squeezed: 9, ..fine }, &bounds), []);
         let late = reasons(&Observations { squeezed: 9, slipped: 30, ..fine }, &bounds);

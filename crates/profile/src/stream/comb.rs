@@ -1,0 +1,198 @@
+//! Whether frames waited for whole ticks of the scheduler: another program had the processor of the device.
+//!
+//! A thread that loses its processor to another one gets it back at a tick of the scheduler, and what waited for it
+//! leaves then. Delays look like a comb, and a queue of the device seems deeper than it is; so a trial in which much
+//! of the delay is of this kind measures the neighbour and not the device.
+//!
+//! A *stall* begins with a frame whose delay is longer by `STALL_MIN` than that of the frame before, and ends when
+//! it arrives; whatever was sent in between was delayed by it. Ticks are periodic in the clock that stamps are taken
+//! from, so the ends of stalls have one phase in a tick if ticks end them, and any phase if the device does. Rayleigh's
+//! test tells which: of `n` phases with the mean resultant length `R`, `n R²` above `EVIDENCE` comes by chance once
+//! in 160,000 trials. Frames that the device delays by a time of its own (a constant, jitter, a queue that fills) make
+//! no jumps, or jumps that end at any phase. A device that itself works in ticks, on purpose, cannot be told from one that
+//! is kept waiting.
+
+use nilometer_wire::{Span, Time};
+
+/// The jump in delay that is a stall.
+const STALL_MIN: Span = Span::from_nanos(500_000);
+/// `n R²` of phases that are hardly there by chance.
+const EVIDENCE: f64 = 12.0;
+/// The mean resultant length below which most stalls end elsewhere.
+const RESULTANT_MIN: f64 = 0.5;
+
+/// Stalls that ended at ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comb {
+    /// The time between two ticks.
+    pub tick: Span,
+    /// Stalls of the trial.
+    pub stalls: u64,
+    /// The longest stall.
+    pub longest: Span,
+    /// The share of frames that they delayed, 0 to 1.
+    pub delayed_share: f64,
+}
+
+/// Watches the delays of one stream.
+#[derive(Clone, Debug)]
+pub struct CombWatch {
+    tick: Span,
+    /// When the latest frame was sent, and its delay.
+    latest: Option<(Time, Span)>,
+    /// When the latest stall ended.
+    stalled_until: Time,
+    frames: u64,
+    delayed: u64,
+    stalls: u64,
+    longest: Span,
+    /// The sums of cosine and sine of the phases.
+    sums: [f64; 2],
+}
+
+impl CombWatch {
+    /// On a machine whose scheduler has a `tick` of this length, above zero.
+    pub fn new(tick: Span) -> CombWatch {
+        CombWatch {
+            tick,
+            latest: None,
+            stalled_until: Time::ZERO,
+            frames: 0,
+            delayed: 0,
+            stalls: 0,
+            longest: Span::ZERO,
+            sums: [0.0; 2],
+        }
+    }
+
+    /// A frame that was sent and arrived. Frames that are overtaken count as any others but begin no stall.
+    pub fn record(&mut self, sent: Time, received: Time) {
+        self.frames += 1;
+        if sent < self.stalled_until {
+            self.delayed += 1;
+        }
+        let delay = received.since(sent);
+        let Some((latest, before)) = self.latest else {
+            self.latest = Some((sent, delay));
+            return;
+        };
+        if sent <= latest {
+            return;
+        }
+        self.latest = Some((sent, delay));
+        if delay >= before + STALL_MIN {
+            self.stall(received, Span::from_nanos(delay.as_nanos() - before.as_nanos()));
+        }
+    }
+
+    fn stall(&mut self, end: Time, length: Span) {
+        self.stalled_until = end;
+        self.delayed += 1;
+        self.stalls += 1;
+        self.longest = self.longest.max(length);
+        let tick_ns = self.tick.as_nanos();
+        let phase = (end.as_nanos() % tick_ns) as f64 / tick_ns as f64;
+        let (sine, cosine) = libm::sincos(core::f64::consts::TAU * phase);
+        self.sums[0] += cosine;
+        self.sums[1] += sine;
+    }
+
+    /// The comb, if stalls ended at ticks.
+    pub fn comb(&self) -> Option<Comb> {
+        let stalls = self.stalls as f64;
+        let length = libm::hypot(self.sums[0], self.sums[1]) / stalls.max(1.0);
+        (length >= RESULTANT_MIN && stalls * length * length >= EVIDENCE).then(|| Comb {
+            tick: self.tick,
+            stalls: self.stalls,
+            longest: self.longest,
+            delayed_share: self.delayed as f64 / self.frames as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::Rng;
+
+    const US: u64 = 1_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    fn chance(seed: u64) -> Rng {
+        Rng::new(seed, u32::from_be_bytes(*b"comb"), 0)
+    }
+
+    const TICK: u64 = 4_000 * US;
+
+    /// Ten seconds of frames every `apart_ns`; `delay` gives that of one sent at a time.
+    fn watch(tick: u64, apart_ns: u64, mut delay: impl FnMut(u64) -> u64) -> CombWatch {
+        let mut watch = CombWatch::new(Span::from_nanos(tick));
+        for sent in (0..10 * SECOND).step_by(apart_ns as usize) {
+            watch.record(Time::from_nanos(sent), Time::from_nanos(sent + delay(sent)));
+        }
+        watch
+    }
+
+    /// Frames of 20 µs delay at a device that stops at times drawn by chance, ten a second, and resumes at `resumed`.
+    fn stalling(seed: u64, tick: u64, resumed: impl Fn(&mut Rng, u64) -> u64) -> CombWatch {
+        let mut rng = chance(seed);
+        let (mut begin, mut end) = (0, 0);
+        watch(tick, 100 * US, |sent| {
+            if sent >= end {
+                begin = sent + rng.below(SECOND / 5);
+                end = resumed(&mut rng, begin);
+            }
+            if sent >= begin { (end - sent).max(20 * US) } else { 20 * US }
+        })
+    }
+
+    #[test]
+    fn stalls_that_end_at_ticks_are_a_comb() {
+        for tick in [1_000 * US, 3_333_333, TICK, 10_000 * US] {
+            for seed in 0..20 {
+                // The thread has its processor again after one to three ticks, and some time to wake.
+                let at_ticks = |rng: &mut Rng, begin: u64| {
+                    (begin / tick + 2 + rng.below(3)) * tick + 233 * US + rng.below(tick / 20)
+                };
+                let comb = stalling(seed, tick, at_ticks).comb().expect("a comb");
+                assert_eq!(comb.tick.as_nanos(), tick);
+                assert!(comb.longest.as_nanos() < 5 * tick && comb.stalls > 50, "{comb:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn stalls_that_end_at_any_time_are_none() {
+        for seed in 0..300 {
+            let any = |rng: &mut Rng, begin: u64| begin + 600 * US + rng.below(12_000 * US);
+            let watch = stalling(seed, TICK, any);
+            assert!(watch.comb().is_none() && watch.stalls > 50, "seed {seed}: {watch:?}");
+        }
+    }
+
+    #[test]
+    fn delays_of_the_devices_own_are_none() {
+        let mut rng = chance(1);
+        // A constant that is a tick, with a frame at each tick; jitter; and a queue that fills and drains.
+        assert_eq!(watch(TICK, TICK, |_| TICK).comb(), None);
+        let jitter = watch(TICK, 200 * US, |_| 1_000 * US + rng.below(5_000 * US));
+        assert!(jitter.stalls > 1_000 && jitter.comb().is_none(), "{jitter:?}");
+        let filling = watch(TICK, 100 * US, |sent| {
+            let in_period = sent % (40_000 * US);
+            20 * US + in_period.min(40_000 * US - in_period) / 4
+        });
+        assert_eq!((filling.stalls, filling.comb()), (0, None));
+    }
+
+    #[test]
+    fn frames_that_wait_for_a_stall_are_counted() {
+        // A stall of 4 ms every 24 ms: a sixth of the frames wait.
+        let watch = watch(TICK, 100 * US, |sent| match sent % (24_000 * US) {
+            in_stall @ 0..TICK if sent > 0 => TICK - in_stall,
+            _ => 20 * US,
+        });
+        let comb = watch.comb().expect("all end at a tick");
+        assert!((comb.delayed_share - 1.0 / 6.0).abs() < 0.01, "{comb:?}");
+        assert_eq!(comb.stalls, 417);
+    }
+}
