@@ -5,21 +5,18 @@
 //! enqueued first; then, as long as the buffer holds more than it may, a packet is dropped from the
 //! queue that is longest *now*, the arrival's own included.
 
-use nilometer_wire::Time;
-
-use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
+use crate::discipline::Packet;
 use crate::fifos::End;
-use crate::ranking::Ranking;
-use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
+use crate::push_out::{PushOut, VictimRule};
+use crate::round_robin::Layout;
 use crate::settings_error::SettingsError;
 
+/// The longest queue loses a packet (McKenney, INFOCOM 1990).
+#[derive(Clone, Copy, Debug)]
+pub struct LongestQueueDrop;
+
 /// Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) with longest-queue drop (McKenney, INFOCOM 1990).
-#[derive(Clone, Debug)]
-pub struct Drr<P> {
-    core: RoundRobin<P>,
-    ranking: Ranking,
-    drop_from: End,
-}
+pub type Drr<P> = PushOut<P, LongestQueueDrop>;
 
 impl<P: Packet> Drr<P> {
     /// Empty queues of weight 1 that drop from their end `drop_from`.
@@ -27,99 +24,15 @@ impl<P: Packet> Drr<P> {
     /// # Errors
     /// When `layout` is out of its ranges.
     pub fn new(layout: &Layout, drop_from: End) -> Result<Drr<P>, SettingsError> {
-        let core = RoundRobin::new(layout)?;
-        let ranking = Ranking::new(core.queues(), layout.capacity, false);
-        Ok(Drr { core, ranking, drop_from })
-    }
-
-    /// Gives `queue` a share of the link proportional to `weight`, from its next turn on.
-    ///
-    /// # Errors
-    /// When there is no such queue, or the weight is out of range.
-    pub fn set_weight(&mut self, queue: u32, weight: u32) -> Result<(), WeightError> {
-        self.core.set_weight(queue, weight)
-    }
-
-    /// The share of the link that a flow gets as long as the queues that are backlogged now stay so: its weight, and
-    /// the sum of that and the weights of all other active queues, in one unit.
-    pub fn share(&self, flow: u32) -> (u64, u64) {
-        self.core.share(flow)
-    }
-
-    /// What `queue` is doing, if there is one of that number.
-    pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
-        self.core.state(queue)
-    }
-
-    /// `packet` arrives for `queue`, that of its flow.
-    #[inline(always)]
-    fn take_in(&mut self, queue: u32, packet: P, drops: &mut impl Drops<P>) {
-        if !self.core.could_hold(packet.bytes()) {
-            drops.dropped(Reason::TooBig, packet);
-            return;
-        }
-        let arrived = self.core.push(queue, packet);
-        self.ranking.change(arrived.queue, arrived.units);
-        while self.core.is_over() {
-            let Some(victim) = self.ranking.ask(&self.core).longest() else { return };
-            let dropped = self.core.push_out(victim, self.drop_from, arrived, drops);
-            let Some(dropped) = dropped else { return };
-            self.ranking.change(victim, dropped.units);
-        }
+        PushOut::by_rule(LongestQueueDrop, layout, drop_from)
     }
 }
 
-impl<P: Packet> Discipline<P> for Drr<P> {
-    #[inline]
-    fn expect(&self, packets: &[P]) {
-        for packets in packets.chunks(TOGETHER) {
-            self.core.expect(packets);
-        }
-    }
+impl VictimRule for LongestQueueDrop {
+    const WITH_SMALLEST: bool = false;
 
-    #[inline]
-    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
-        let queue = self.core.queue_of(packet.flow());
-        self.take_in(queue, packet, drops);
-    }
-
-    #[inline]
-    fn enqueue_all(&mut self, _now: Time, packets: &[P], drops: &mut impl Drops<P>)
-    where
-        P: Copy,
-    {
-        for packets in packets.chunks(TOGETHER) {
-            let queues = self.core.expect(packets);
-            for (packet, queue) in packets.iter().zip(queues) {
-                self.take_in(queue, *packet, drops);
-            }
-        }
-    }
-
-    #[inline]
-    fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
-        let sent = self.core.send()?;
-        self.ranking.change(sent.queue, sent.units);
-        self.core.take(sent)
-    }
-
-    #[inline]
-    fn dequeue_while(
-        &mut self,
-        now: Time,
-        drops: &mut impl Drops<P>,
-        mut give: impl FnMut(P) -> bool,
-    ) -> bool {
-        while self.ranking.is_kept() {
-            let Some(packet) = self.dequeue(now, drops) else { return false };
-            if !give(packet) {
-                return true;
-            }
-        }
-        self.core.send_while(give)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.core.backlog()
+    #[inline(always)]
+    fn choose<P: Packet>(drr: &mut Drr<P>) -> Option<u32> {
+        drr.ranking.ask(&drr.core).longest()
     }
 }

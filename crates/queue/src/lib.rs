@@ -22,6 +22,7 @@ pub mod ledger;
 mod lengths;
 mod limits;
 pub mod pie;
+pub mod push_out;
 pub mod qsdrr;
 mod ranking;
 pub mod red;
