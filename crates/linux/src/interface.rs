@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::memory::Packet;
 use super::netlink::MacAddress;
 use super::port_io::PortError;
 
@@ -28,6 +29,7 @@ pub(super) struct Interface {
     mtu_bytes: u32,
     /// Queries the interface in its namespace, from any thread.
     control: OwnedFd,
+    is_gone: bool,
 }
 
 impl Interface {
@@ -61,6 +63,7 @@ impl Interface {
             mac,
             mtu_bytes: mtu as u32,
             control,
+            is_gone: false,
         })
     }
 
@@ -84,6 +87,23 @@ impl Interface {
     /// The longest frame that can have come in: the MTU, the Ethernet header and two VLAN tags.
     pub(super) fn frame_bytes_max(&self) -> u32 {
         self.mtu_bytes + 14 + 8
+    }
+
+    /// Whether it could take such a frame at all, behind `before` bytes that the port writes.
+    pub(super) fn could_send(&self, packet: &Packet, before: u16) -> bool {
+        packet.offset >= before
+            && packet.bytes >= 14
+            && u32::from(packet.bytes) <= self.frame_bytes_max()
+    }
+
+    /// Whether a failure has shown that it no longer exists.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// An error when [`Interface::is_gone`].
+    pub(super) fn check_gone(&self) -> Result<(), PortError> {
+        if self.is_gone { Err(PortError::Gone { name: self.name.clone() }) } else { Ok(()) }
     }
 
     /// Whether it carries traffic: this end and the other are up (RFC 2863's `ifOperStatus`); an
@@ -118,6 +138,13 @@ impl Interface {
             }
             _ => PortError::System { name, what, error },
         }
+    }
+
+    /// As [`Interface::failure`]; remembers that the interface is gone.
+    pub(super) fn note_failure(&mut self, what: &'static str, error: io::Error) -> PortError {
+        let failure = self.failure(what, error);
+        self.is_gone = matches!(failure, PortError::Gone { .. });
+        failure
     }
 
     /// Sets the Ethernet address and the MTU, then takes the interface up.

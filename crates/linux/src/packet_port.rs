@@ -71,7 +71,6 @@ pub struct PacketPort {
     /// Chunks for the next frames.
     laid_out: Vec<u32>,
     partial_checksums: bool,
-    gone: bool,
     statistics: PortStatistics,
 }
 
@@ -109,20 +108,8 @@ impl PacketPort {
             account: memory.open_account(config.reserve).with_context(step)?,
             laid_out: Vec::with_capacity(BATCH),
             partial_checksums: config.checksum == ChecksumOffload::Partial,
-            gone: false,
             statistics: PortStatistics::default(),
         })
-    }
-
-    fn check_gone(&self) -> Result<(), PortError> {
-        let name = || self.interface.name().to_owned();
-        if self.gone { Err(PortError::Gone { name: name() }) } else { Ok(()) }
-    }
-
-    fn failure(&mut self, what: &'static str, error: io::Error) -> PortError {
-        let failure = self.interface.failure(what, error);
-        self.gone = matches!(failure, PortError::Gone { .. });
-        failure
     }
 
     /// Receives into the chunks that are laid out, at most `max`; how many messages there were.
@@ -256,13 +243,6 @@ impl PacketPort {
         }
         Ok(sent as usize)
     }
-
-    /// Whether the kernel could take such a frame at all.
-    fn is_sendable(&self, packet: &Packet) -> bool {
-        packet.offset >= HEADER_BYTES
-            && packet.bytes >= 14
-            && u32::from(packet.bytes) <= self.interface.frame_bytes_max()
-    }
 }
 
 impl PortIo for PacketPort {
@@ -272,7 +252,7 @@ impl PortIo for PacketPort {
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
-        self.check_gone()?;
+        self.interface.check_gone()?;
         let before = batch.len();
         let mut left = max;
         while left > 0 {
@@ -284,7 +264,7 @@ impl PortIo for PacketPort {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What was received before is passed on; the error shows again.
                 Err(_) if batch.len() > before => break,
-                Err(error) => return Err(self.failure("receive from", error)),
+                Err(error) => return Err(self.interface.note_failure("receive from", error)),
             }
         }
         Ok(batch.len() - before)
@@ -295,10 +275,10 @@ impl PortIo for PacketPort {
         memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
-        self.check_gone()?;
+        self.interface.check_gone()?;
         let at_first = packets.len();
         packets.retain(|packet| {
-            let sendable = self.is_sendable(packet);
+            let sendable = self.interface.could_send(packet, HEADER_BYTES);
             if !sendable {
                 self.statistics.tx_invalid += 1;
                 memory.give(*packet);
@@ -318,7 +298,7 @@ impl PortIo for PacketPort {
                         self.statistics.tx_invalid += 1;
                         memory.give(packets.pop_front().expect("the one that was refused"));
                     }
-                    _ => return Err(self.failure("send to", error)),
+                    _ => return Err(self.interface.note_failure("send to", error)),
                 },
             }
         }
@@ -326,7 +306,7 @@ impl PortIo for PacketPort {
     }
 
     fn flush(&mut self, _memory: &mut PacketMemory) -> Result<(), PortError> {
-        self.check_gone()
+        self.interface.check_gone()
     }
 
     fn room(&mut self, _memory: &mut PacketMemory) -> usize {
@@ -334,7 +314,7 @@ impl PortIo for PacketPort {
     }
 
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16)) {
-        if !self.gone {
+        if !self.interface.is_gone() {
             let events = if blocked { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
             each(self.socket.as_raw_fd(), events);
         }

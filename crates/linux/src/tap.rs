@@ -55,7 +55,6 @@ pub struct TapPort {
     /// The chunk for the next frame.
     laid_out: Option<u32>,
     partial_checksums: bool,
-    gone: bool,
     statistics: PortStatistics,
 }
 
@@ -86,7 +85,6 @@ impl TapPort {
             account: memory.open_account(*reserve).with_context(step)?,
             laid_out: None,
             partial_checksums,
-            gone: false,
             statistics: PortStatistics::default(),
         })
     }
@@ -104,17 +102,6 @@ impl TapPort {
             0.. => Ok(()),
             _ => Err(self.interface.failure("set the carrier", io::Error::last_os_error())),
         }
-    }
-
-    fn check_gone(&self) -> Result<(), PortError> {
-        let name = || self.interface.name().to_owned();
-        if self.gone { Err(PortError::Gone { name: name() }) } else { Ok(()) }
-    }
-
-    fn failure(&mut self, what: &'static str, error: io::Error) -> PortError {
-        let failure = self.interface.failure(what, error);
-        self.gone = matches!(failure, PortError::Gone { .. });
-        failure
     }
 
     /// Reads one frame; `None` if there is none, or no chunk for it.
@@ -166,7 +153,7 @@ impl PortIo for TapPort {
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
-        self.check_gone()?;
+        self.interface.check_gone()?;
         let before = batch.len();
         for _ in 0..max {
             let packet = match self.read(memory) {
@@ -175,7 +162,7 @@ impl PortIo for TapPort {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // What was received before is passed on; the error shows again.
                 Err(_) if batch.len() > before => break,
-                Err(error) => return Err(self.failure("receive from", error)),
+                Err(error) => return Err(self.interface.note_failure("receive from", error)),
             };
             let said = virtio_header::read(memory.head_room_mut(&packet, HEADER_BYTES));
             let too_long = u32::from(packet.bytes) > self.interface.frame_bytes_max();
@@ -197,13 +184,10 @@ impl PortIo for TapPort {
         memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
-        self.check_gone()?;
+        self.interface.check_gone()?;
         let at_first = packets.len();
         while let Some(packet) = packets.front().copied() {
-            let is_sendable = packet.offset >= HEADER_BYTES
-                && packet.bytes >= 14
-                && u32::from(packet.bytes) <= self.interface.frame_bytes_max();
-            let written = match is_sendable {
+            let written = match self.interface.could_send(&packet, HEADER_BYTES) {
                 true => self.write(memory, &packet),
                 false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             };
@@ -219,7 +203,7 @@ impl PortIo for TapPort {
                         break;
                     }
                     Some(libc::EINVAL | libc::EMSGSIZE) => self.statistics.tx_invalid += 1,
-                    _ => return Err(self.failure("send to", error)),
+                    _ => return Err(self.interface.note_failure("send to", error)),
                 },
             }
             packets.pop_front();
@@ -229,7 +213,7 @@ impl PortIo for TapPort {
     }
 
     fn flush(&mut self, _memory: &mut PacketMemory) -> Result<(), PortError> {
-        self.check_gone()
+        self.interface.check_gone()
     }
 
     fn room(&mut self, _memory: &mut PacketMemory) -> usize {
@@ -237,7 +221,7 @@ impl PortIo for TapPort {
     }
 
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16)) {
-        if !self.gone {
+        if !self.interface.is_gone() {
             let events = if blocked { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
             each(self.file.as_raw_fd(), events);
         }

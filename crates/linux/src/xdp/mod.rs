@@ -110,7 +110,6 @@ pub struct XdpPort {
     stalled: bool,
     /// The program slept since the sockets were last checked for errors.
     slept: bool,
-    gone: bool,
     statistics: PortStatistics,
     description: String,
 }
@@ -202,7 +201,6 @@ impl XdpPort {
             unsent: false,
             stalled: false,
             slept: true,
-            gone: false,
             statistics: PortStatistics::default(),
             description,
         })
@@ -229,10 +227,6 @@ impl XdpPort {
         self.partial_checksums
     }
 
-    fn gone(&self) -> PortError {
-        PortError::Gone { name: self.interface.name().to_owned() }
-    }
-
     /// The error that waits on a socket, if the interface was taken away.
     fn check(&mut self) -> Result<(), PortError> {
         self.slept = false;
@@ -241,9 +235,7 @@ impl XdpPort {
                 .map_err(|error| self.interface.failure("ask for errors of", error))?;
             if code != 0 {
                 let error = io::Error::from_raw_os_error(code);
-                let failure = self.interface.failure("receive from", error);
-                self.gone = matches!(failure, PortError::Gone { .. });
-                return Err(failure);
+                return Err(self.interface.note_failure("receive from", error));
             }
         }
         Ok(())
@@ -271,9 +263,7 @@ impl PortIo for XdpPort {
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, PortError> {
-        if self.gone {
-            return Err(self.gone());
-        }
+        self.interface.check_gone()?;
         let before = batch.len();
         self.take(memory, batch, max);
         let count = batch.len() - before;
@@ -289,9 +279,7 @@ impl PortIo for XdpPort {
         memory: &mut PacketMemory,
         packets: &mut VecDeque<Packet>,
     ) -> Result<usize, PortError> {
-        if self.gone {
-            return Err(self.gone());
-        }
+        self.interface.check_gone()?;
         if packets.is_empty() {
             return Ok(0);
         }
@@ -308,16 +296,13 @@ impl PortIo for XdpPort {
     }
 
     fn flush(&mut self, memory: &mut PacketMemory) -> Result<(), PortError> {
-        if self.gone {
-            return Err(self.gone());
-        }
+        self.interface.check_gone()?;
         let mut outcome = Ok(());
         if self.unsent {
             outcome = self.send();
         }
         self.reclaim(memory);
         self.stalled = matches!(outcome, Err(PortError::Down { .. }));
-        self.gone = matches!(outcome, Err(PortError::Gone { .. }));
         outcome
     }
 
@@ -332,7 +317,7 @@ impl PortIo for XdpPort {
 
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16)) {
         self.slept = true;
-        if self.gone {
+        if self.interface.is_gone() {
             return;
         }
         if let Some(WayIn::Hook(intake)) = &mut self.way_in {

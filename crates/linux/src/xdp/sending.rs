@@ -30,7 +30,7 @@ impl XdpPort {
         count: usize,
     ) {
         for packet in packets.drain(..count) {
-            if !self.is_sendable(&packet) {
+            if !self.interface.could_send(&packet, METADATA_BYTES) {
                 self.statistics.tx_invalid += 1;
                 memory.give(packet);
                 continue;
@@ -64,7 +64,7 @@ impl XdpPort {
             let some = left.min(FRAMES_MAX);
             left -= some;
             for packet in packets.drain(..some) {
-                if self.is_sendable(&packet) {
+                if self.interface.could_send(&packet, METADATA_BYTES) {
                     self.push(memory.frame(&packet));
                 } else {
                     self.statistics.tx_invalid += 1;
@@ -119,19 +119,12 @@ impl XdpPort {
                     Some(libc::EAGAIN) => {}
                     // The device's own queue is full: what is left waits for the next flush.
                     Some(libc::EBUSY | libc::ENOBUFS) => break,
-                    _ => return Err(self.interface.failure("send to", error)),
+                    _ => return Err(self.interface.note_failure("send to", error)),
                 },
             }
         }
         self.unsent = !socket.transmit.is_drained();
         Ok(())
-    }
-
-    /// Whether the device could take such a frame at all.
-    fn is_sendable(&self, packet: &Packet) -> bool {
-        u32::from(packet.offset) >= METADATA_BYTES
-            && packet.bytes >= 14
-            && u32::from(packet.bytes) <= self.interface.frame_bytes_max()
     }
 
     /// The descriptor's options for a packet: whether metadata was written in front of it.
@@ -142,7 +135,7 @@ impl XdpPort {
         let Some(found) = partial_checksum(memory.frame(packet)) else {
             return 0;
         };
-        let metadata = memory.head_room_mut(packet, METADATA_BYTES as u16);
+        let metadata = memory.head_room_mut(packet, METADATA_BYTES);
         metadata[..8].copy_from_slice(&FILL_CHECKSUM.to_ne_bytes());
         metadata[8..10].copy_from_slice(&found.start.to_ne_bytes());
         metadata[10..12].copy_from_slice(&found.offset.to_ne_bytes());

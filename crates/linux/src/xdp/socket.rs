@@ -24,7 +24,7 @@ use super::rings::{Consumer, Producer};
 
 /// What can be given to a socket about a frame that it sends, in front of the frame
 /// (`struct xsk_tx_metadata`): flags, then where the checksum starts and stands, then times.
-pub(super) const METADATA_BYTES: u32 = 24;
+pub(super) const METADATA_BYTES: u16 = 24;
 /// How many frames one system call sends at most, if the kernel lets us choose (Linux 6.17); it is
 /// 32 otherwise.
 const FRAMES_PER_CALL: i32 = 256;
@@ -200,7 +200,7 @@ fn register(socket: &OwnedFd, memory: &PacketMemory, metadata: bool) -> io::Resu
     };
     if metadata {
         request.flags = libc::XDP_UMEM_TX_METADATA_LEN;
-        request.tx_metadata_len = METADATA_BYTES;
+        request.tx_metadata_len = METADATA_BYTES.into();
         match set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request) {
             Ok(()) => return Ok(true),
             // A kernel before 6.11 does not have this flag.
