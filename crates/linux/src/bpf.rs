@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -249,6 +250,14 @@ impl SharedMap {
     /// Where the value begins, for callers that share it with programs that may run at any time.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.value.start
+    }
+
+    /// The eight bytes at a multiple of eight, for callers and programs that change them only as a whole.
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at.is_multiple_of(8) && at + 8 <= self.value.bytes);
+        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a
+        // whole; the mapping lives as long as the borrow.
+        unsafe { self.start().add(at).cast::<AtomicU64>().as_ref() }
     }
 
     /// The value; the caller ensures that no program runs.

@@ -240,14 +240,13 @@ impl FlowOffload {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.bytes());
-        // SAFETY: the eight bytes lie within the mapping, aligned; both sides change them as a whole, and
-        // the mapping lives as long as the borrow.
-        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
+        self.shared.word(at)
     }
 
     fn half(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.bytes());
-        // SAFETY: as in `word`, with four bytes.
+        // SAFETY: the four bytes lie within the mapping, aligned; both sides change them as a whole, and
+        // the mapping lives as long as the borrow.
         unsafe { self.shared.start().add(at).cast::<AtomicU32>().as_ref() }
     }
 }

@@ -57,19 +57,12 @@ impl ArrivalRing {
         self.link.attachment()
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at.is_multiple_of(8) && at + 8 <= self.layout.bytes());
-        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a whole;
-        // the mapping lives as long as the borrow.
-        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
-    }
-
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        self.word(self.layout.slot(position) + SLOT_SEQUENCE)
+        self.shared.word(self.layout.slot(position) + SLOT_SEQUENCE)
     }
 
     pub(super) fn drain(&mut self, mut each: impl FnMut(Arrival<'_>)) -> usize {
-        let claimed = self.word(HEAD).load(Ordering::Relaxed);
+        let claimed = self.shared.word(HEAD).load(Ordering::Relaxed);
         self.most_waiting = self.most_waiting.max(claimed.saturating_sub(self.next));
         let mut count = 0;
         while count < self.layout.slots
@@ -87,7 +80,7 @@ impl ArrivalRing {
     /// The frame in the slot that is next, which was committed.
     fn front(&self) -> Arrival<'_> {
         let start = self.layout.slot(self.next);
-        let stamp_ns = self.word(start + SLOT_STAMP).load(Ordering::Relaxed);
+        let stamp_ns = self.shared.word(start + SLOT_STAMP).load(Ordering::Relaxed);
         let word = |at: usize| -> u32 {
             // SAFETY: the word lies within a slot, which lies within the mapping. The program committed the
             // slot, as an acquiring load said, and does not write to it until it is given back.
@@ -103,7 +96,7 @@ impl ArrivalRing {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.word(FULL).load(Ordering::Relaxed)
+        self.shared.word(FULL).load(Ordering::Relaxed)
     }
 
     pub(super) fn most_waiting(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Arrivals that are only counted: the floor beside which it is seen what stamps cost.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 
@@ -32,10 +32,7 @@ impl CountedArrivals {
 
     /// Frames that have arrived since the last call.
     pub(super) fn drain(&mut self) -> usize {
-        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a whole; the
-        // mapping lives as long as the borrow.
-        let counter = unsafe { self.shared.start().add(HEAD).cast::<AtomicU64>().as_ref() };
-        let came = counter.load(Ordering::Acquire);
+        let came = self.shared.word(HEAD).load(Ordering::Acquire);
         let new = came - self.read;
         self.read = came;
         new as usize

@@ -4,7 +4,7 @@
 //! that is a whole ring behind finds a later number in the place of the one it expects, and counts that one as lost.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 
@@ -66,26 +66,21 @@ impl DepartureRing {
         &self.shared
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a whole;
-        // the mapping lives as long as the borrow.
-        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
-    }
-
     pub(super) fn drain(&mut self, mut each: impl FnMut(u64, u64)) -> usize {
         let mut count = 0;
         while count < self.slots {
             let record = SLOTS + (self.next as usize & (self.slots - 1)) * RECORD_BYTES;
-            let number = self.word(record).load(Ordering::Acquire);
+            let number = self.shared.word(record).load(Ordering::Acquire);
             if number <= self.next {
                 break;
             }
-            let stamp_ns = self.word(record + RECORD_STAMP).load(Ordering::Acquire);
+            let stamp_ns = self.shared.word(record + RECORD_STAMP).load(Ordering::Acquire);
             if number == self.next + 1 && stamp_ns == 0 {
                 break;
             }
             // (A whole ring later the program takes the stamp away before it writes another number.)
-            if number != self.next + 1 || self.word(record).load(Ordering::Acquire) != number {
+            if number != self.next + 1 || self.shared.word(record).load(Ordering::Acquire) != number
+            {
                 self.lost += 1;
             } else {
                 each(self.next, stamp_ns);

@@ -22,7 +22,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, ensure};
 
@@ -168,25 +168,18 @@ pub struct LiveControl(Arc<SharedMap>);
 impl LiveControl {
     /// Frames that were made until now.
     pub fn made(&self) -> u64 {
-        self.word(MADE).load(Relaxed)
+        self.0.word(MADE).load(Relaxed)
     }
 
     /// When the next group goes, ns of CLOCK_MONOTONIC.
     pub fn next_ns(&self) -> u64 {
-        self.word(GROUP_NS).load(Relaxed)
+        self.0.word(GROUP_NS).load(Relaxed)
     }
 
     /// Ends the call in which a thread of this process runs the program, if it is in one.
     pub fn end_call(&self, thread_id: i32) {
         // SAFETY: the call takes numbers. The signal has a handler that does nothing, as every sender sees to.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_id, end_signal()) };
-    }
-
-    fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at.is_multiple_of(8) && at + 8 <= CHECKS);
-        // SAFETY: the eight bytes lie within the mapping, aligned, and the program and we change them only as a whole;
-        // the mapping lives as long as the borrow.
-        unsafe { self.0.start().add(at).cast::<AtomicU64>().as_ref() }
     }
 }
 
@@ -247,7 +240,7 @@ impl LiveSender {
     /// The first group goes at that time of CLOCK_MONOTONIC, ns.
     pub fn begin(&mut self, first_ns: u64) {
         for (at, value) in [(GROUP_NS, first_ns), (GROUP_FRACTION, 0), (OPEN, 0)] {
-            self.control.word(at).store(value, Relaxed);
+            self.control.0.word(at).store(value, Relaxed);
         }
     }
 
@@ -281,7 +274,7 @@ impl LiveSender {
             batch: u32,
             padding: u32,
         }
-        self.control.word(RUNS).store(0, Relaxed);
+        self.control.0.word(RUNS).store(0, Relaxed);
         let run = TestRun {
             program: self.program.as_raw_fd() as u32,
             result: 0,

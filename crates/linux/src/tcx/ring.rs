@@ -50,15 +50,8 @@ impl Ring {
         &self.shared
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at.is_multiple_of(8) && at + 8 <= self.layout.bytes());
-        // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a
-        // whole; the mapping lives as long as the borrow.
-        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
-    }
-
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        self.word(self.layout.slot(position) + SLOT_SEQUENCE)
+        self.shared.word(self.layout.slot(position) + SLOT_SEQUENCE)
     }
 
     /// Whether there is nothing to be read.
@@ -108,20 +101,20 @@ impl Ring {
 
     /// Frames that found no free slot, and packets that were no frames of the link.
     pub(super) fn lost(&self) -> (u64, u64) {
-        let count = |at| self.word(at).load(Ordering::Relaxed);
+        let count = |at| self.shared.word(at).load(Ordering::Relaxed);
         (count(FULL), count(OVERSIZE))
     }
 
     /// Requests a wake-up by the next arrival; false if something has arrived already.
     pub(super) fn fall_asleep(&self) -> bool {
         // The program commits a slot before it looks here, and we look at the slot after this.
-        self.word(ASLEEP).store(1, Ordering::SeqCst);
+        self.shared.word(ASLEEP).store(1, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         self.is_empty()
     }
 
     /// Withdraws the request.
     pub(super) fn wake_up(&self) {
-        self.word(ASLEEP).store(0, Ordering::Relaxed);
+        self.shared.word(ASLEEP).store(0, Ordering::Relaxed);
     }
 }
