@@ -17,7 +17,7 @@ use crate::mapping::{Mapping, READ_WRITE};
 pub(super) const MAP_CREATE: libc::c_long = 0;
 pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
-pub(super) const PROG_TEST_RUN: libc::c_long = 10;
+const PROG_TEST_RUN: libc::c_long = 10;
 pub(super) const LINK_CREATE: libc::c_long = 28;
 pub(super) const LINK_DETACH: libc::c_long = 34;
 
@@ -204,6 +204,48 @@ pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
     let said: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
     let last = &said[said.len().saturating_sub(8)..];
     Err(anyhow!("cannot load a BPF program: {error}; verifier: {}", last.join(" | ")))
+}
+
+/// Runs a program on `packet`, `repeat` times. With a `live_batch` each run has a frame of its own, as if a driver
+/// had received it, and the kernel passes on what the program redirects, so many frames together.
+pub(super) fn run_program(
+    program: &OwnedFd,
+    packet: &[u8],
+    repeat: u32,
+    live_batch: Option<u32>,
+) -> io::Result<()> {
+    /// `BPF_F_TEST_XDP_LIVE_FRAMES` (Linux 5.18).
+    const LIVE_FRAMES: u32 = 1 << 1;
+    #[repr(C)]
+    #[derive(Default)]
+    struct TestRun {
+        program: u32,
+        result: u32,
+        bytes_in: u32,
+        bytes_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+        context_in_bytes: u32,
+        context_out_bytes: u32,
+        context_in: u64,
+        context_out: u64,
+        flags: u32,
+        processor: u32,
+        batch: u32,
+        padding: u32,
+    }
+    let run = TestRun {
+        program: program.as_raw_fd() as u32,
+        bytes_in: packet.len() as u32,
+        data_in: packet.as_ptr() as u64,
+        repeat,
+        flags: live_batch.map_or(0, |_| LIVE_FRAMES),
+        batch: live_batch.unwrap_or(0),
+        ..TestRun::default()
+    };
+    bpf(PROG_TEST_RUN, &run).map(drop)
 }
 
 /// The bpf system call with one command's attributes; what it returns.

@@ -20,7 +20,7 @@
 //! that it does not take it drops silently, except for the interface's counters.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,11 +32,9 @@ use super::live_program::{
     MADE, NUMBER_BYTES, OPEN, RUNS, load_live,
 };
 use super::{CHECK_AT, CHECKSUM_AT, Departures, PLACE_AT};
-use crate::bpf::{PROG_TEST_RUN, SharedMap, bpf};
+use crate::bpf::{SharedMap, run_program};
 use crate::interface::Interface;
 
-/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
-const LIVE_FRAMES: u32 = 1 << 1;
 /// The most frames that the kernel passes on together: one poll of the receiver.
 pub const LIVE_BATCH_MAX: u32 = 64;
 /// The longest frame: what a page holds beside the kernel's own.
@@ -255,45 +253,9 @@ impl LiveSender {
 
     /// Runs it `runs` times, rounded up to whole batches.
     pub(super) fn runs(&mut self, runs: u32) -> io::Result<u64> {
-        #[repr(C)]
-        struct TestRun {
-            program: u32,
-            result: u32,
-            bytes_in: u32,
-            bytes_out: u32,
-            data_in: u64,
-            data_out: u64,
-            repeat: u32,
-            duration: u32,
-            context_in_bytes: u32,
-            context_out_bytes: u32,
-            context_in: u64,
-            context_out: u64,
-            flags: u32,
-            processor: u32,
-            batch: u32,
-            padding: u32,
-        }
         self.control.0.word(RUNS).store(0, Relaxed);
-        let run = TestRun {
-            program: self.program.as_raw_fd() as u32,
-            result: 0,
-            bytes_in: self.frame.len() as u32,
-            bytes_out: 0,
-            data_in: self.frame.as_ptr() as u64,
-            data_out: 0,
-            repeat: runs.next_multiple_of(self.batch).max(self.batch),
-            duration: 0,
-            context_in_bytes: 0,
-            context_out_bytes: 0,
-            context_in: 0,
-            context_out: 0,
-            flags: LIVE_FRAMES,
-            processor: 0,
-            batch: self.batch,
-            padding: 0,
-        };
-        match bpf(PROG_TEST_RUN, &run) {
+        let repeat = runs.next_multiple_of(self.batch).max(self.batch);
+        match run_program(&self.program, &self.frame, repeat, Some(self.batch)) {
             // (A signal ends a call before its time.)
             Err(error) if error.raw_os_error() != Some(libc::EINTR) => return Err(error),
             _ => {}

@@ -35,7 +35,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::thread::{self, ThreadId};
 
@@ -44,7 +44,7 @@ use anyhow::{Context, Result};
 use crate::bpf::{
     ADD, ADD_REGISTER, AND, Assembly, CALL, EXIT, IF_AT_LEAST_REGISTER, IF_EQUAL,
     IF_EQUAL_REGISTER, IF_GREATER, IF_NOT_EQUAL, JUMP, LOAD_WORD, MOVE, MOVE_REGISTER, MULTIPLY,
-    PROG_TEST_RUN, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_WORD, SharedMap, bpf, load,
+    PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_WORD, SharedMap, load, run_program,
 };
 use crate::partial_checksum::PartialChecksum;
 
@@ -251,35 +251,14 @@ impl BatchSender {
     /// # Errors
     /// When the kernel does not run the program; then nothing was sent.
     pub(crate) fn send(&mut self) -> Result<Sent, NotSent> {
-        #[repr(C)]
-        struct TestRun {
-            program: u32,
-            result: u32,
-            bytes_in: u32,
-            bytes_out: u32,
-            data_in: u64,
-            data_out: u64,
-            repeat: u32,
-            duration: u32,
-        }
         let pushed = std::mem::take(&mut self.count);
         let shared = self.shared.value();
         for (at, value) in [(COUNT, pushed as u32), (REFUSED, 0), (ERROR, 0), (DONE, 0)] {
             put(shared, at as usize, value);
         }
         // The packet that is copied from: an Ethernet header, so that the kernel accepts it as a frame.
-        let first = [0u8; 14];
-        let run = TestRun {
-            program: self.program.as_raw_fd() as u32,
-            result: 0,
-            bytes_in: first.len() as u32,
-            bytes_out: 0,
-            data_in: first.as_ptr() as u64,
-            data_out: 0,
-            repeat: 1,
-            duration: 0,
-        };
-        bpf(PROG_TEST_RUN, &run).map_err(|error| NotSent { frames: pushed as u32, error })?;
+        run_program(&self.program, &[0; 14], 1, None)
+            .map_err(|error| NotSent { frames: pushed as u32, error })?;
         let shared = self.shared.value();
         let left = pushed as u32 - get(shared, DONE as usize);
         let refused = get(shared, REFUSED as usize) + left;
