@@ -84,6 +84,10 @@ pub(super) const JUMP: u8 = 0x05;
 pub(super) const CALL: u8 = 0x85;
 pub(super) const EXIT: u8 = 0x95;
 
+/// Helpers that are called.
+pub(super) const KTIME_GET_NS: i32 = 5;
+pub(super) const SKB_LOAD_BYTES: i32 = 26;
+
 /// In the source register of a load of 64 bits: the value is the descriptor of a map.
 pub(super) const MAP_DESCRIPTOR: u8 = 1;
 /// In the same place: the address of the map's only value.

@@ -32,6 +32,7 @@ pub mod prefix;
 pub mod privilege;
 pub mod processors;
 pub mod ring;
+mod ring_slots;
 pub mod rt_throttling;
 pub mod scheduling;
 pub mod softnet;

@@ -1,14 +1,14 @@
 //! Where the memory of both stamping rings has what: for the programs that write it and for the code that reads it.
 
-/// Counters of the ring of arrivals: slots claimed, frames that found none free.
-pub(super) const HEAD: usize = 0;
+pub(super) use crate::ring_slots::{HEAD, SLOT_SEQUENCE};
+
+/// Counters of the ring of arrivals: slots claimed ([`HEAD`]), frames that found none free.
 pub(super) const FULL: usize = 64;
 /// Where slots begin, in both rings.
 pub(super) const SLOTS: usize = 128;
 
-/// A slot of arrivals: its sequence (its position: it is free; one more: it is filled), the stamp, the length of
-/// the frame, how much of it was kept, the frame.
-pub(super) const SLOT_SEQUENCE: usize = 0;
+/// A slot of arrivals: its sequence ([`SLOT_SEQUENCE`]), the stamp, the length of the frame, how much of it was kept,
+/// the frame.
 pub(super) const SLOT_STAMP: usize = 8;
 pub(super) const SLOT_BYTES: usize = 16;
 pub(super) const SLOT_KEPT: usize = 20;

@@ -18,14 +18,13 @@ use std::os::fd::OwnedFd;
 
 use anyhow::Result;
 
-use super::layout::{RECORD_BYTES, RECORD_STAMP, SLOTS};
+use super::program::{XDP_DROP, XDP_END, XDP_START, stamp};
 use super::{CHECK_AT, CHECKSUM_AT, PLACE_AT};
 use crate::bpf::{
-    ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_EXCHANGE, Assembly, CALL, EXCLUSIVE_OR,
-    EXCLUSIVE_OR_REGISTER, EXIT, FROM_NETWORK, IF_AT_LEAST_REGISTER, IF_GREATER,
-    IF_GREATER_REGISTER, IF_NOT_EQUAL, JUMP, LOAD_DOUBLE, LOAD_HALF, LOAD_WORD, MOVE,
-    MOVE_REGISTER, MULTIPLY, OR_REGISTER, SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE, STORE_HALF,
-    STORE_WORD, SharedMap, load,
+    ADD, ADD_REGISTER, AND, Assembly, CALL, EXCLUSIVE_OR, EXCLUSIVE_OR_REGISTER, EXIT,
+    FROM_NETWORK, IF_AT_LEAST_REGISTER, IF_GREATER, IF_GREATER_REGISTER, IF_NOT_EQUAL, JUMP,
+    KTIME_GET_NS, LOAD_DOUBLE, LOAD_HALF, LOAD_WORD, MOVE, MOVE_REGISTER, MULTIPLY, OR_REGISTER,
+    SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE, STORE_HALF, STORE_WORD, SharedMap, load,
 };
 use crate::xdp::PROG_TYPE_XDP;
 
@@ -48,11 +47,7 @@ pub(super) const FLOW_SUM: usize = 60;
 /// Bytes of a frame that differ from flow to flow or from frame to frame.
 pub(super) const HEADER_BYTES: usize = CHECK_AT + 4;
 
-const KTIME_GET_NS: i32 = 5;
 const REDIRECT: i32 = 23;
-const XDP_DROP: i32 = 1;
-const XDP_START: i16 = 0;
-const XDP_END: i16 = 4;
 /// How often the program looks at the clock before it lets the kernel do something else: some 15 µs.
 const SPINS: i32 = 512;
 const LOOKS: i16 = -8;
@@ -100,7 +95,7 @@ pub(super) fn load_live(
     headers(&mut all);
     number(&mut all);
     checksum(&mut all);
-    stamp(&mut all, departures, coded);
+    stamp(&mut all, departures, coded.records);
     all.put(MOVE, 1, 0, 0, coded.interface as i32);
     all.put(MOVE, 2, 0, 0, 0);
     all.put(CALL, 0, 0, 0, REDIRECT);
@@ -226,19 +221,4 @@ fn checksum(all: &mut Assembly) {
     all.put(MOVE, 4, 0, 0, 0xffff);
     all.label("summed");
     all.put(STORE_HALF, 2, 4, CHECKSUM_AT as i16, 0);
-}
-
-/// Stamps the frame, as the program at tc egress does.
-fn stamp(all: &mut Assembly, departures: &SharedMap, coded: &Coded) {
-    all.put(MOVE_REGISTER, 9, 8, 0, 0);
-    all.put(AND, 9, 0, 0, coded.records as i32 - 1);
-    all.put(MULTIPLY, 9, 0, 0, RECORD_BYTES as i32);
-    all.address(1, departures);
-    all.put(ADD_REGISTER, 9, 1, 0, 0);
-    all.put(ADD, 8, 0, 0, 1);
-    all.put(MOVE, 1, 0, 0, 0);
-    all.put(STORE_DOUBLE, 9, 1, (SLOTS + RECORD_STAMP) as i16, 0);
-    all.put(ATOMIC, 9, 8, SLOTS as i16, ATOMIC_EXCHANGE);
-    all.put(CALL, 0, 0, 0, KTIME_GET_NS);
-    all.put(STORE_DOUBLE, 9, 0, (SLOTS + RECORD_STAMP) as i16, 0);
 }

@@ -26,24 +26,23 @@ use super::layout::{
 };
 use super::{FRAME_BYTES_MIN, PLACE_AT, RUN_AT, Watched};
 use crate::bpf::{
-    ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, ATOMIC_EXCHANGE, Assembly,
-    CALL, EXIT, FROM_NETWORK, IF_EQUAL, IF_EQUAL_REGISTER, IF_GREATER, IF_GREATER_REGISTER,
-    IF_NOT_EQUAL, IF_NOT_EQUAL_REGISTER, JUMP, LOAD_BYTE, LOAD_DOUBLE, LOAD_HALF, LOAD_WORD, MOVE,
-    MOVE_REGISTER, MULTIPLY, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE,
-    STORE_WORD, SUBTRACT_REGISTER, SharedMap, load,
+    ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, Assembly, CALL, EXIT,
+    FROM_NETWORK, IF_EQUAL, IF_EQUAL_REGISTER, IF_GREATER, IF_GREATER_REGISTER, IF_NOT_EQUAL,
+    IF_NOT_EQUAL_REGISTER, JUMP, KTIME_GET_NS, LOAD_BYTE, LOAD_DOUBLE, LOAD_HALF, LOAD_WORD, MOVE,
+    MOVE_REGISTER, MULTIPLY, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, SKB_LOAD_BYTES,
+    STORE_DOUBLE, STORE_WORD, SUBTRACT_REGISTER, SharedMap, load,
 };
+use crate::ring_slots::{Slots, claim};
 use crate::xdp::PROG_TYPE_XDP;
 
-const KTIME_GET_NS: i32 = 5;
-const SKB_LOAD_BYTES: i32 = 26;
 const XDP_LOAD_BYTES: i32 = 189;
 /// `TCX_NEXT`: the frame continues.
 const NEXT: i32 = -1;
-const XDP_DROP: i32 = 1;
+pub(super) const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 /// Where `struct xdp_md` has the frame's beginning and its end.
-const XDP_START: i16 = 0;
-const XDP_END: i16 = 4;
+pub(super) const XDP_START: i16 = 0;
+pub(super) const XDP_END: i16 = 4;
 const ETHERTYPE_AT: i16 = 12;
 const PROTOCOL_AT: i16 = 23;
 const SOURCE_AT: i16 = 26;
@@ -83,21 +82,26 @@ fn departures(shared: &SharedMap, run: u32, slots: usize) -> Vec<u64> {
     // (The stream stands in the highest byte.)
     all.put(SHIFT_LEFT, 8, 0, 0, 8);
     all.put(SHIFT_RIGHT, 8, 0, 0, 8);
+    stamp(&mut all, shared, slots);
+    all.label("pass");
+    all.put(MOVE, 0, 0, 0, NEXT);
+    all.put(EXIT, 0, 0, 0, 0);
+    all.finish()
+}
+
+/// Stamps a departure into one of `slots` records, by its sequence number in register 8. Registers 6 and 7 are kept.
+pub(super) fn stamp(all: &mut Assembly, shared: &SharedMap, slots: usize) {
     all.put(MOVE_REGISTER, 9, 8, 0, 0);
     all.put(AND, 9, 0, 0, slots as i32 - 1);
     all.put(MULTIPLY, 9, 0, 0, RECORD_BYTES as i32);
-    all.address(7, shared);
-    all.put(ADD_REGISTER, 9, 7, 0, 0);
+    all.address(1, shared);
+    all.put(ADD_REGISTER, 9, 1, 0, 0);
     all.put(ADD, 8, 0, 0, 1);
     all.put(MOVE, 1, 0, 0, 0);
     all.put(STORE_DOUBLE, 9, 1, (SLOTS + RECORD_STAMP) as i16, 0);
     all.put(ATOMIC, 9, 8, SLOTS as i16, ATOMIC_EXCHANGE);
     all.put(CALL, 0, 0, 0, KTIME_GET_NS);
     all.put(STORE_DOUBLE, 9, 0, (SLOTS + RECORD_STAMP) as i16, 0);
-    all.label("pass");
-    all.put(MOVE, 0, 0, 0, NEXT);
-    all.put(EXIT, 0, 0, 0, 0);
-    all.finish()
 }
 
 /// Loads the program that stamps what comes in.
@@ -126,10 +130,9 @@ pub(super) fn load_counting(shared: &SharedMap, watched: Watched) -> Result<Owne
     load(PROG_TYPE_XDP, &all.finish())
 }
 
-/// Where the stack has the stamp, the frame's length and how often a slot was tried.
+/// Where the stack has the stamp and the frame's length.
 const STAMP: i16 = -8;
 const BYTES: i16 = -16;
-const TRIES: i16 = -24;
 
 fn arrivals(shared: &SharedMap, watched: Watched, layout: &Layout) -> Vec<u64> {
     let mut all = Assembly::default();
@@ -141,11 +144,12 @@ fn arrivals(shared: &SharedMap, watched: Watched, layout: &Layout) -> Vec<u64> {
     all.put(SUBTRACT_REGISTER, 3, 2, 0, 0);
     all.put(STORE_DOUBLE, 10, 3, BYTES, 0);
     all.address(7, shared);
-    claim(&mut all, layout);
+    let slots = Slots { start: SLOTS, count: layout.slots, stride: layout.stride };
+    claim(&mut all, &slots, TRIES_MAX);
     write(&mut all, layout);
     all.put(MOVE, 0, 0, 0, XDP_DROP);
     all.put(EXIT, 0, 0, 0, 0);
-    all.label("full");
+    all.label(".full");
     all.put(MOVE, 1, 0, 0, 1);
     all.put(ATOMIC, 7, 1, FULL as i16, ATOMIC_ADD);
     all.put(MOVE, 0, 0, 0, XDP_DROP);
@@ -176,34 +180,6 @@ fn recognise(all: &mut Assembly, watched: Watched) {
     all.put(AND, 1, 0, 0, as_loaded(mask) as u32 as i32);
     all.number(5, as_loaded(u32::from(network) & mask));
     all.jump(IF_NOT_EQUAL_REGISTER, 1, 5, 0, "pass");
-}
-
-/// Claims the next slot: its position in register 8, its address in register 9.
-fn claim(all: &mut Assembly, layout: &Layout) {
-    all.put(MOVE, 1, 0, 0, TRIES_MAX);
-    all.put(STORE_DOUBLE, 10, 1, TRIES, 0);
-    all.label("claim");
-    all.put(LOAD_DOUBLE, 8, 7, HEAD as i16, 0);
-    all.put(MOVE_REGISTER, 9, 8, 0, 0);
-    all.put(AND, 9, 0, 0, layout.slots as i32 - 1);
-    all.put(MULTIPLY, 9, 0, 0, layout.stride as i32);
-    all.put(ADD_REGISTER, 9, 7, 0, 0);
-    all.put(ADD, 9, 0, 0, SLOTS as i32);
-    all.put(LOAD_DOUBLE, 1, 9, SLOT_SEQUENCE as i16, 0);
-    // What is behind its position is still in use, and what is ahead of it another processor has claimed.
-    all.jump(IF_GREATER_REGISTER, 8, 1, 0, "full");
-    all.jump(IF_GREATER_REGISTER, 1, 8, 0, "again");
-    all.put(MOVE_REGISTER, 0, 8, 0, 0);
-    all.put(ADD, 1, 0, 0, 1);
-    all.put(ATOMIC, 7, 1, HEAD as i16, ATOMIC_COMPARE_EXCHANGE);
-    all.jump(IF_EQUAL_REGISTER, 0, 8, 0, "claimed");
-    all.label("again");
-    all.put(LOAD_DOUBLE, 1, 10, TRIES, 0);
-    all.put(ADD, 1, 0, 0, -1);
-    all.put(STORE_DOUBLE, 10, 1, TRIES, 0);
-    all.jump(IF_NOT_EQUAL, 1, 0, 0, "claim");
-    all.jump(JUMP, 0, 0, 0, "full");
-    all.label("claimed");
 }
 
 /// Writes stamp, length and frame, and commits the slot. A frame that cannot be read is kept without bytes.

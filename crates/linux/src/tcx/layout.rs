@@ -1,18 +1,18 @@
 //! Where the ring's memory has what: one place for the program that writes it and for the code that reads it.
 
-/// The counters, each on a cache line of its own: slots claimed, whether we sleep, frames that found no
-/// free slot, packets that are not frames of the link.
-pub(super) const HEAD: usize = 0;
+pub(super) use crate::ring_slots::{HEAD, SLOT_SEQUENCE};
+
+/// The counters, each on a cache line of its own: slots claimed ([`HEAD`]), whether we sleep, frames that found no free
+/// slot, packets that are not frames of the link.
 pub(super) const ASLEEP: usize = 64;
 pub(super) const FULL: usize = 128;
 pub(super) const OVERSIZE: usize = 136;
 /// Where slots begin.
 pub(super) const SLOTS: usize = 192;
 
-/// The fields of a slot: its sequence (its position: it is free; one more: it is filled), the frame's
-/// length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment or
-/// zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::flow_offload`]), the frame.
-pub(super) const SLOT_SEQUENCE: usize = 0;
+/// The fields of a slot: its sequence ([`SLOT_SEQUENCE`]), the frame's length, which segment it is and ([`MORE`])
+/// whether others follow it, the payload of a segment or zero, its VLAN tag or zero, the bucket of its flow or zero
+/// ([`crate::flow_offload`]), the frame.
 pub(super) const SLOT_BYTES: usize = 8;
 pub(super) const SLOT_INDEX: usize = 12;
 pub(super) const SLOT_SIZE: usize = 16;

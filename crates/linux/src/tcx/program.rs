@@ -31,16 +31,16 @@ use super::layout::{
     SLOT_INDEX, SLOT_MARK, SLOT_SEQUENCE, SLOT_SIZE, SLOT_TAG, SLOTS,
 };
 use crate::bpf::{
-    ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, ATOMIC_EXCHANGE, Assembly,
-    CALL, EXIT, IF_AT_LEAST_REGISTER, IF_EQUAL, IF_GREATER, IF_GREATER_REGISTER, IF_NOT_EQUAL,
-    IF_NOT_EQUAL_REGISTER, JUMP, LOAD_BYTE, LOAD_DOUBLE, LOAD_WORD, MOVE, MOVE_REGISTER, MULTIPLY,
-    OR_REGISTER, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE, STORE_WORD,
-    SUBTRACT_REGISTER, SharedMap, load,
+    ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, Assembly, CALL, EXIT,
+    IF_AT_LEAST_REGISTER, IF_EQUAL, IF_GREATER, IF_GREATER_REGISTER, IF_NOT_EQUAL, JUMP, LOAD_BYTE,
+    LOAD_DOUBLE, LOAD_WORD, MOVE, MOVE_REGISTER, MULTIPLY, OR_REGISTER, PROG_TYPE_SCHED_CLS,
+    SHIFT_LEFT, SHIFT_RIGHT, SKB_LOAD_BYTES, STORE_DOUBLE, STORE_WORD, SUBTRACT_REGISTER,
+    SharedMap, load,
 };
 use crate::flow_offload::{FlowOffload, Taking, forward, mark_slot};
 use crate::netlink::MacAddress;
+use crate::ring_slots::{Slots, claim};
 
-const SKB_LOAD_BYTES: i32 = 26;
 const RINGBUF_OUTPUT: i32 = 130;
 /// `BPF_RB_FORCE_WAKEUP`.
 const WAKE: i32 = 1 << 1;
@@ -67,7 +67,6 @@ const MARK: i16 = 64;
 /// Where the stack has what. That the index grows is what ends the loop.
 const BYTE: i16 = -8;
 const INDEX: i16 = -16;
-const TRIES: i16 = -24;
 
 const ETHERNET_BYTES: i32 = 14;
 /// Protocols as the packet has them, in network byte order on a little-endian machine.
@@ -190,7 +189,8 @@ fn deliver(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.put(LOAD_WORD, 2, 6, HEADERS, 0);
     all.put(ADD_REGISTER, 2, 1, 0, 0);
     all.jump(IF_GREATER, 2, 0, layout.frame_bytes_max as i32, "oversize");
-    claim(all, layout);
+    let slots = Slots { start: SLOTS, count: layout.slots, stride: layout.stride };
+    claim(all, &slots, TRIES_MAX);
     copy(all, layout, piece);
     commit(all, terms, piece);
     all.jump(JUMP, 0, 0, 0, ".delivered");
@@ -263,39 +263,9 @@ fn nearly_full(all: &mut Assembly, layout: &Layout, label: &'static str) {
     all.jump(IF_GREATER_REGISTER, 1, 2, 0, label);
 }
 
-/// Claims the next slot: its position in register 8, its address in register 9.
-fn claim(all: &mut Assembly, layout: &Layout) {
-    all.put(MOVE, 1, 0, 0, TRIES_MAX);
-    all.put(STORE_DOUBLE, 10, 1, TRIES, 0);
-    all.label(".claim");
-    all.put(LOAD_DOUBLE, 8, 7, HEAD as i16, 0);
-    all.put(MOVE_REGISTER, 9, 8, 0, 0);
-    all.put(AND, 9, 0, 0, layout.slots as i32 - 1);
-    all.put(MULTIPLY, 9, 0, 0, layout.stride as i32);
-    all.put(ADD_REGISTER, 9, 7, 0, 0);
-    all.put(ADD, 9, 0, 0, SLOTS as i32);
-    all.put(LOAD_DOUBLE, 1, 9, SLOT_SEQUENCE as i16, 0);
-    // A slot with a sequence behind the position is still in use, and one ahead of it has been
-    // claimed by another processor.
-    all.jump(IF_GREATER_REGISTER, 8, 1, 0, ".full");
-    all.jump(IF_GREATER_REGISTER, 1, 8, 0, ".again");
-    all.put(MOVE_REGISTER, 0, 8, 0, 0);
-    all.put(ADD, 1, 0, 0, 1);
-    all.put(ATOMIC, 7, 1, HEAD as i16, ATOMIC_COMPARE_EXCHANGE);
-    all.jump(IF_NOT_EQUAL_REGISTER, 0, 8, 0, ".again");
-    all.jump(JUMP, 0, 0, 0, ".copy");
-    all.label(".again");
-    all.put(LOAD_DOUBLE, 1, 10, TRIES, 0);
-    all.put(ADD, 1, 0, 0, -1);
-    all.put(STORE_DOUBLE, 10, 1, TRIES, 0);
-    all.jump(IF_NOT_EQUAL, 1, 0, 0, ".claim");
-    all.jump(JUMP, 0, 0, 0, ".full");
-}
-
 /// Writes the headers, where a piece needs its own, and the piece. A slot in which that fails is
 /// committed with a length of zero.
 fn copy(all: &mut Assembly, layout: &Layout, piece: Piece) {
-    all.label(".copy");
     all.put(MOVE, 1, 0, 0, 0);
     all.put(STORE_WORD, 9, 1, SLOT_BYTES as i16, 0);
     if piece != Piece::Whole {
