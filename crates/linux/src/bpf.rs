@@ -18,7 +18,7 @@ pub(super) const MAP_CREATE: libc::c_long = 0;
 pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
-pub(super) const LINK_CREATE: libc::c_long = 28;
+const LINK_CREATE: libc::c_long = 28;
 pub(super) const LINK_DETACH: libc::c_long = 34;
 
 /// The attributes of a map that is to be created.
@@ -208,6 +208,24 @@ pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
     let said: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
     let last = &said[said.len().saturating_sub(8)..];
     Err(anyhow!("cannot load a BPF program: {error}; verifier: {}", last.join(" | ")))
+}
+
+/// Attaches a program to an interface until the link's descriptor is closed.
+pub(super) fn attach(
+    program: &OwnedFd,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        program: u32,
+        target: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let program = program.as_raw_fd() as u32;
+    bpf_descriptor(LINK_CREATE, &Create { program, target: interface, attach_type, flags })
 }
 
 /// Runs a program on `packet`, `repeat` times. With a `live_batch` each run has a frame of its own, as if a driver

@@ -3,14 +3,14 @@
 //! A record's place is its sequence number modulo the ring, so the program claims nothing and never waits. A reader
 //! that is a whole ring behind finds a later number in the place of the one it expects, and counts that one as lost.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 
 use super::layout::{RECORD_BYTES, RECORD_STAMP, SLOTS};
 use super::program::load_departures;
-use crate::bpf::{LINK_CREATE, SharedMap, bpf_descriptor};
+use crate::bpf::{SharedMap, attach};
 use crate::interface::Interface;
 
 /// `BPF_TCX_EGRESS`, the place that the link attaches to.
@@ -28,24 +28,11 @@ pub struct DepartureRing {
 
 impl DepartureRing {
     pub(super) fn open(interface: &str, run: u32, slots: usize) -> Result<DepartureRing> {
-        #[repr(C)]
-        struct Create {
-            program: u32,
-            target: u32,
-            attach_type: u32,
-            flags: u32,
-        }
         let step = || format!("cannot stamp what leaves by {interface}");
         let index = Interface::open(interface, true).with_context(step)?.index();
         let ring = DepartureRing::unattached(slots).with_context(step)?;
         let program = load_departures(&ring.shared, run, slots).with_context(step)?;
-        let create = Create {
-            program: program.as_raw_fd() as u32,
-            target: index,
-            attach_type: ATTACH_TCX_EGRESS,
-            flags: 0,
-        };
-        let link = bpf_descriptor(LINK_CREATE, &create)
+        let link = attach(&program, index, ATTACH_TCX_EGRESS, 0)
             .context("the traffic control hook takes no program (Linux 6.6)")
             .with_context(step)?;
         Ok(DepartureRing { _link: Some(link), ..ring })

@@ -50,7 +50,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Context, Result};
 
-use super::bpf::{LINK_CREATE, bpf_descriptor};
+use super::bpf::attach;
 use super::flow_offload::FlowOffload;
 use super::interface::Interface;
 use super::memory::{HEAD_ROOM_BYTES, MemoryUser, Packet, PacketMemory};
@@ -103,13 +103,6 @@ impl Intake {
         flow_offload: Option<&(FlowOffload, u16)>,
         steers: bool,
     ) -> Result<Intake> {
-        #[repr(C)]
-        struct Create {
-            program: u32,
-            target: u32,
-            attach_type: u32,
-            flags: u32,
-        }
         let frame_bytes_max = interface.frame_bytes_max() as usize;
         let layout = Layout::new(slots as usize, frame_bytes_max);
         let ring = Ring::new(layout).context("cannot make a ring for frames")?;
@@ -118,16 +111,10 @@ impl Intake {
         let flow_offload = flow_offload.map(|(all, input)| (all, *input, interface.mac()));
         let terms = Terms { layout: &layout, shared, bell: bell_descriptor, flow_offload };
         let program = program::load_program(&terms)?;
-        let create = Create {
-            program: program.as_raw_fd() as u32,
-            target: interface.index(),
-            attach_type: ATTACH_TCX_INGRESS,
-            flags: 0,
-        };
         if steers {
             steer::to_one_processor(interface.name(), interface.index() as usize)?;
         }
-        let link = bpf_descriptor(LINK_CREATE, &create)
+        let link = attach(&program, interface.index(), ATTACH_TCX_INGRESS, 0)
             .context("cannot attach a program to the traffic control hook")?;
         let lost = Lost::default();
         Ok(Intake { _link: link, ring, bell, slept: false, frame_bytes_max, lost })

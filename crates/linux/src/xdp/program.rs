@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::bpf::{
-    CALL, EXIT, LINK_CREATE, LINK_DETACH, LOAD_64, LOAD_WORD, MAP_CREATE, MAP_DESCRIPTOR,
-    MAP_UPDATE_ELEM, MOVE, MapShape, bpf, bpf_descriptor, instruction, load,
+    CALL, EXIT, LINK_DETACH, LOAD_64, LOAD_WORD, MAP_CREATE, MAP_DESCRIPTOR, MAP_UPDATE_ELEM, MOVE,
+    MapShape, attach, bpf, bpf_descriptor, instruction, load,
 };
 
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -123,22 +123,13 @@ impl Program {
     /// Attaches the program to an interface of the calling thread's namespace. Where another one
     /// is on its way out, waits for it.
     pub(crate) fn attach(&self, index: u32, how: Attachment) -> io::Result<Link> {
-        #[repr(C)]
-        struct Create {
-            program: u32,
-            target: u32,
-            attach_type: u32,
-            flags: u32,
-        }
         let flags = match how {
             Attachment::Native => FLAG_NATIVE,
             Attachment::Generic => FLAG_GENERIC,
         };
-        let program = self.0.as_raw_fd() as u32;
-        let create = Create { program, target: index, attach_type: ATTACH_XDP, flags };
         let began = Instant::now();
         loop {
-            match bpf_descriptor(LINK_CREATE, &create) {
+            match attach(&self.0, index, ATTACH_XDP, flags) {
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
                         && began.elapsed() < BUSY_FOR_AT_MOST =>
