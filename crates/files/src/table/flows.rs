@@ -14,7 +14,8 @@ use anyhow::{Result, anyhow};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 
-use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use super::columns::{Format, TableReader};
+use super::rows::{ColumnSet, RowWriter, columns};
 use crate::document::draft::Draft;
 use crate::input::beside::PartMark;
 use crate::input::source::InputDigest;
@@ -48,63 +49,24 @@ const INPUTS_KEY: &str = "inputs";
 /// Metadata key of the mark that makes a table a part.
 const PART_KEY: &str = "part";
 
-/// Columns in the order of the schema.
-struct Columns {
-    start: Column<Int64Type>,
-    end: Column<Int64Type>,
-    source: Column<ByteArrayType>,
-    destination: Column<ByteArrayType>,
-    source_port: Column<Int32Type>,
-    destination_port: Column<Int32Type>,
-    protocol: Column<Int32Type>,
-    packets: Column<Int64Type>,
-    octets: Column<Int64Type>,
-    tcp_flags: Column<Int32Type>,
-    end_reason: Column<Int32Type>,
-    payload_octets: Column<Int64Type>,
-    opened: Column<BoolType>,
-    sampling_interval: Column<Int32Type>,
+columns! {
+    start: required Int64Type,
+    end: required Int64Type,
+    source: required ByteArrayType,
+    destination: required ByteArrayType,
+    source_port: required Int32Type,
+    destination_port: required Int32Type,
+    protocol: required Int32Type,
+    packets: required Int64Type,
+    octets: required Int64Type,
+    tcp_flags: required Int32Type,
+    end_reason: required Int32Type,
+    payload_octets: optional Int64Type,
+    opened: optional BoolType,
+    sampling_interval: optional Int32Type,
 }
 
 impl Columns {
-    fn new() -> Columns {
-        Columns {
-            start: Column::required(),
-            end: Column::required(),
-            source: Column::required(),
-            destination: Column::required(),
-            source_port: Column::required(),
-            destination_port: Column::required(),
-            protocol: Column::required(),
-            packets: Column::required(),
-            octets: Column::required(),
-            tcp_flags: Column::required(),
-            end_reason: Column::required(),
-            payload_octets: Column::optional(),
-            opened: Column::optional(),
-            sampling_interval: Column::optional(),
-        }
-    }
-
-    fn all(&mut self) -> [&mut dyn Cells; 14] {
-        [
-            &mut self.start,
-            &mut self.end,
-            &mut self.source,
-            &mut self.destination,
-            &mut self.source_port,
-            &mut self.destination_port,
-            &mut self.protocol,
-            &mut self.packets,
-            &mut self.octets,
-            &mut self.tcp_flags,
-            &mut self.end_reason,
-            &mut self.payload_octets,
-            &mut self.opened,
-            &mut self.sampling_interval,
-        ]
-    }
-
     fn push(&mut self, record: &FlowRecord) {
         let key = &record.key;
         self.start.push(stamp_to_cell(record.start_ns));
@@ -156,12 +118,7 @@ impl Columns {
 }
 
 /// A table of flow records being written.
-pub struct FlowWriter {
-    table: TableWriter,
-    columns: Columns,
-    held: usize,
-    records: u64,
-}
+pub struct FlowWriter(RowWriter<Columns>);
 
 impl FlowWriter {
     /// Begins the table in the file of the draft.
@@ -169,8 +126,7 @@ impl FlowWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn on(draft: Draft) -> Result<FlowWriter> {
-        let table = TableWriter::on(draft, &FLOWS)?;
-        Ok(FlowWriter { table, columns: Columns::new(), held: 0, records: 0 })
+        Ok(FlowWriter(RowWriter::on(draft, &FLOWS)?))
     }
 
     /// Adds a record. Stamps after the year 2262 are stored as the last moment of a Parquet stamp.
@@ -178,44 +134,27 @@ impl FlowWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&mut self, record: &FlowRecord) -> Result<()> {
-        self.columns.push(record);
-        self.held += 1;
-        self.records += 1;
-        if self.held == ROW_GROUP_ROWS {
-            self.flush()?;
-        }
-        Ok(())
+        self.0.columns.push(record);
+        self.0.end_row()
     }
 
     /// Completes the file, which now gets its name; returns how many records it holds.
     ///
     /// # Errors
     /// When the file cannot be written or named.
-    pub fn finish(mut self, inputs: &[InputDigest]) -> Result<u64> {
-        self.flush()?;
+    pub fn finish(self, inputs: &[InputDigest]) -> Result<u64> {
         let inputs = serde_json::to_string(inputs)?;
-        self.table.finish(&[(INPUTS_KEY, inputs)])?;
-        Ok(self.records)
+        self.0.finish(&[(INPUTS_KEY, inputs)])
     }
 
     /// Completes the file as a part.
     ///
     /// # Errors
     /// When the file cannot be written or named.
-    pub fn finish_part(mut self, mark: &PartMark) -> Result<u64> {
-        self.flush()?;
+    pub fn finish_part(self, mark: &PartMark) -> Result<u64> {
         let inputs = serde_json::to_string(&mark.inputs)?;
         let mark = serde_json::to_string(mark)?;
-        self.table.finish(&[(INPUTS_KEY, inputs), (PART_KEY, mark)])?;
-        Ok(self.records)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if self.held > 0 {
-            self.table.write_group(&mut self.columns.all())?;
-            self.held = 0;
-        }
-        Ok(())
+        self.0.finish(&[(INPUTS_KEY, inputs), (PART_KEY, mark)])
     }
 }
 
@@ -280,6 +219,7 @@ fn end_reason(cell: i32) -> EndReason {
 mod tests {
     use super::*;
     use crate::document::{TABLE, guard_output};
+    use crate::table::columns::{ROW_GROUP_ROWS, TableWriter};
 
     fn draft(path: &Path) -> Draft {
         guard_output(path, &[], true, TABLE).unwrap().draft().unwrap()

@@ -11,6 +11,7 @@ mod guarded;
 pub mod model;
 pub mod packets;
 pub mod queues;
+mod rows;
 pub mod simulated;
 pub mod stream_packets;
 pub mod text;

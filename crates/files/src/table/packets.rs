@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::Result;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 
-use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use super::columns::{Format, TableReader};
+use super::rows::{ColumnSet, RowWriter, columns};
 use crate::document::draft::Draft;
 
 /// The format of packet stamps.
@@ -46,6 +47,13 @@ nilometer_wire::named! {
     }
 }
 
+/// Each fate's word as a cell, in the order of [`Fate::ALL`], made once and shared by all rows.
+pub(super) type FateWords = [ByteArray; Fate::ALL.len()];
+
+pub(super) fn fate_words() -> FateWords {
+    Fate::ALL.map(|fate| fate.name().into())
+}
+
 /// One packet of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRow {
@@ -65,51 +73,20 @@ pub struct PacketRow {
     pub reordered: bool,
 }
 
-/// Columns in the order of the schema.
-struct Columns {
-    entered: Column<Int64Type>,
-    left: Column<Int64Type>,
-    delay: Column<Int64Type>,
-    direction: Column<Int32Type>,
-    bytes: Column<Int32Type>,
-    fate: Column<ByteArrayType>,
-    reordered: Column<BoolType>,
-}
-
-impl Columns {
-    fn new() -> Columns {
-        Columns {
-            entered: Column::optional(),
-            left: Column::optional(),
-            delay: Column::optional(),
-            direction: Column::required(),
-            bytes: Column::required(),
-            fate: Column::required(),
-            reordered: Column::required(),
-        }
-    }
-
-    fn all(&mut self) -> [&mut dyn Cells; 7] {
-        [
-            &mut self.entered,
-            &mut self.left,
-            &mut self.delay,
-            &mut self.direction,
-            &mut self.bytes,
-            &mut self.fate,
-            &mut self.reordered,
-        ]
-    }
+columns! {
+    entered: optional Int64Type,
+    left: optional Int64Type,
+    delay: optional Int64Type,
+    direction: required Int32Type,
+    bytes: required Int32Type,
+    fate: required ByteArrayType,
+    reordered: required BoolType,
 }
 
 /// A table of packet stamps being written.
 pub struct PacketWriter {
-    table: TableWriter,
-    columns: Columns,
-    /// Each fate's word as a cell, made once and shared by all rows.
-    words: Vec<(Fate, ByteArray)>,
-    held: usize,
-    packets: u64,
+    table: RowWriter<Columns>,
+    words: FateWords,
 }
 
 impl PacketWriter {
@@ -118,10 +95,7 @@ impl PacketWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn on(draft: Draft) -> Result<PacketWriter> {
-        let table = TableWriter::on(draft, &PACKETS)?;
-        let words = Fate::ALL.map(|fate| (fate, fate.name().as_bytes().to_vec().into()));
-        let columns = Columns::new();
-        Ok(PacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })
+        Ok(PacketWriter { table: RowWriter::on(draft, &PACKETS)?, words: fate_words() })
     }
 
     /// Adds a packet.
@@ -129,21 +103,15 @@ impl PacketWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&mut self, row: &PacketRow) -> Result<()> {
-        let columns = &mut self.columns;
+        let columns = &mut self.table.columns;
         columns.entered.push_optional(row.entered_ns.map(|stamp| stamp as i64));
         columns.left.push_optional(row.left_ns.map(|stamp| stamp as i64));
         columns.delay.push_optional(row.delay_ns);
         columns.direction.push(row.direction.into());
         columns.bytes.push(row.bytes as i32);
-        let word = self.words.iter().find(|(fate, _)| *fate == row.fate);
-        columns.fate.push(word.expect("every fate has its word").1.clone());
+        columns.fate.push(self.words[row.fate as usize].clone());
         columns.reordered.push(row.reordered);
-        self.held += 1;
-        self.packets += 1;
-        if self.held == ROW_GROUP_ROWS {
-            self.flush()?;
-        }
-        Ok(())
+        self.table.end_row()
     }
 
     /// Completes the file with `marks` in its metadata (seed, device and everything else needed to
@@ -151,18 +119,8 @@ impl PacketWriter {
     ///
     /// # Errors
     /// When the file cannot be written or named.
-    pub fn finish(mut self, marks: &[(&str, String)]) -> Result<u64> {
-        self.flush()?;
-        self.table.finish(marks)?;
-        Ok(self.packets)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if self.held > 0 {
-            self.table.write_group(&mut self.columns.all())?;
-            self.held = 0;
-        }
-        Ok(())
+    pub fn finish(self, marks: &[(&str, String)]) -> Result<u64> {
+        self.table.finish(marks)
     }
 }
 
@@ -201,6 +159,7 @@ pub fn read_packet_table(path: &Path, sink: &mut dyn FnMut(PacketRow) -> Result<
 mod tests {
     use super::*;
     use crate::document::{TABLE, guard_output};
+    use crate::table::columns::ROW_GROUP_ROWS;
 
     #[test]
     fn what_is_written_is_read() {

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 
-use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use super::columns::Format;
+use super::rows::{RowWriter, columns};
 use crate::document::results::ResultFile;
 
 /// The format of queues over time. Times are nanoseconds since the traffic began.
@@ -23,44 +24,15 @@ pub const QUEUES: Format = Format {
     rising: &[],
 };
 
-/// Columns in the order of the schema.
-struct Columns {
-    port: Column<ByteArrayType>,
-    place: Column<ByteArrayType>,
-    start: Column<Int64Type>,
-    length: Column<Int64Type>,
-    mean_packets: Column<DoubleType>,
-    max_packets: Column<Int64Type>,
-    mean_bytes: Column<DoubleType>,
-    max_bytes: Column<Int64Type>,
-}
-
-impl Columns {
-    fn new() -> Columns {
-        Columns {
-            port: Column::required(),
-            place: Column::required(),
-            start: Column::required(),
-            length: Column::required(),
-            mean_packets: Column::required(),
-            max_packets: Column::required(),
-            mean_bytes: Column::required(),
-            max_bytes: Column::required(),
-        }
-    }
-
-    fn all(&mut self) -> [&mut dyn Cells; 8] {
-        [
-            &mut self.port,
-            &mut self.place,
-            &mut self.start,
-            &mut self.length,
-            &mut self.mean_packets,
-            &mut self.max_packets,
-            &mut self.mean_bytes,
-            &mut self.max_bytes,
-        ]
-    }
+columns! {
+    port: required ByteArrayType,
+    place: required ByteArrayType,
+    start: required Int64Type,
+    length: required Int64Type,
+    mean_packets: required DoubleType,
+    max_packets: required Int64Type,
+    mean_bytes: required DoubleType,
+    max_bytes: required Int64Type,
 }
 
 /// The queue at one place in one step of time.
@@ -89,9 +61,9 @@ pub struct QueueRow<'a> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_queues<'a>(to: &ResultFile, rows: impl Iterator<Item = QueueRow<'a>>) -> Result<()> {
-    let mut table = TableWriter::on(to.draft()?, &QUEUES)?;
-    let (mut columns, mut held) = (Columns::new(), 0);
+    let mut table = RowWriter::<Columns>::on(to.draft()?, &QUEUES)?;
     for row in rows {
+        let columns = &mut table.columns;
         columns.port.push(ByteArray::from(row.port));
         columns.place.push(ByteArray::from(row.place));
         columns.start.push(row.start_ns as i64);
@@ -100,14 +72,8 @@ pub fn write_queues<'a>(to: &ResultFile, rows: impl Iterator<Item = QueueRow<'a>
         columns.max_packets.push(row.max_packets as i64);
         columns.mean_bytes.push(row.mean_bytes);
         columns.max_bytes.push(row.max_bytes as i64);
-        held += 1;
-        if held == ROW_GROUP_ROWS {
-            table.write_group(&mut columns.all())?;
-            held = 0;
-        }
+        table.end_row()?;
     }
-    if held > 0 {
-        table.write_group(&mut columns.all())?;
-    }
-    table.finish(&[])
+    table.finish(&[])?;
+    Ok(())
 }

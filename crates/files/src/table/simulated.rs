@@ -4,7 +4,8 @@ use anyhow::Result;
 use nilometer_sim::FlowOutcome;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 
-use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use super::columns::Format;
+use super::rows::{RowWriter, columns};
 use crate::document::draft::Draft;
 
 /// The format of simulated flows. Rates are in bits per second, headers included; times in seconds.
@@ -46,73 +47,26 @@ pub struct FlowRow<'a> {
     pub flow: &'a FlowOutcome,
 }
 
-/// Columns in the order of the schema.
-struct Columns {
-    point: Column<Int32Type>,
-    seed: Column<Int64Type>,
-    flow: Column<Int32Type>,
-    kind: Column<ByteArrayType>,
-    table: Column<Int32Type>,
-    goodput: Column<DoubleType>,
-    fair_share: Column<DoubleType>,
-    timeouts: Column<Int64Type>,
-    retransmits: Column<Int64Type>,
-    start: Column<DoubleType>,
-    finished: Column<DoubleType>,
-    mean_delay: Column<DoubleType>,
-    longest_delay: Column<DoubleType>,
-    sent: Column<Int64Type>,
-    received: Column<Int64Type>,
-}
-
-impl Columns {
-    fn new() -> Columns {
-        Columns {
-            point: Column::required(),
-            seed: Column::required(),
-            flow: Column::required(),
-            kind: Column::required(),
-            table: Column::required(),
-            goodput: Column::required(),
-            fair_share: Column::optional(),
-            timeouts: Column::required(),
-            retransmits: Column::required(),
-            start: Column::required(),
-            finished: Column::optional(),
-            mean_delay: Column::optional(),
-            longest_delay: Column::optional(),
-            sent: Column::optional(),
-            received: Column::optional(),
-        }
-    }
-
-    fn all(&mut self) -> [&mut dyn Cells; 15] {
-        [
-            &mut self.point,
-            &mut self.seed,
-            &mut self.flow,
-            &mut self.kind,
-            &mut self.table,
-            &mut self.goodput,
-            &mut self.fair_share,
-            &mut self.timeouts,
-            &mut self.retransmits,
-            &mut self.start,
-            &mut self.finished,
-            &mut self.mean_delay,
-            &mut self.longest_delay,
-            &mut self.sent,
-            &mut self.received,
-        ]
-    }
+columns! {
+    point: required Int32Type,
+    seed: required Int64Type,
+    flow: required Int32Type,
+    kind: required ByteArrayType,
+    table: required Int32Type,
+    goodput: required DoubleType,
+    fair_share: optional DoubleType,
+    timeouts: required Int64Type,
+    retransmits: required Int64Type,
+    start: required DoubleType,
+    finished: optional DoubleType,
+    mean_delay: optional DoubleType,
+    longest_delay: optional DoubleType,
+    sent: optional Int64Type,
+    received: optional Int64Type,
 }
 
 /// A table of simulated flows being written.
-pub struct SimulatedWriter {
-    table: TableWriter,
-    columns: Columns,
-    held: usize,
-}
+pub struct SimulatedWriter(RowWriter<Columns>);
 
 impl SimulatedWriter {
     /// Begins the table in the file of the draft.
@@ -120,8 +74,7 @@ impl SimulatedWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn on(draft: Draft) -> Result<SimulatedWriter> {
-        let table = TableWriter::on(draft, &SIMULATED)?;
-        Ok(SimulatedWriter { table, columns: Columns::new(), held: 0 })
+        Ok(SimulatedWriter(RowWriter::on(draft, &SIMULATED)?))
     }
 
     /// Adds a flow.
@@ -129,7 +82,7 @@ impl SimulatedWriter {
     /// # Errors
     /// When a full row group cannot be written.
     pub fn write(&mut self, row: &FlowRow<'_>) -> Result<()> {
-        let (columns, flow) = (&mut self.columns, row.flow);
+        let (columns, flow) = (&mut self.0.columns, row.flow);
         columns.point.push(row.point as i32);
         columns.seed.push(row.seed as i64);
         columns.flow.push(row.number as i32);
@@ -145,26 +98,15 @@ impl SimulatedWriter {
         columns.longest_delay.push_optional(flow.delay.map(|(_, most)| most.as_secs_f64()));
         columns.sent.push_optional(flow.datagrams.map(|(sent, _)| sent as i64));
         columns.received.push_optional(flow.datagrams.map(|(_, received)| received as i64));
-        self.held += 1;
-        if self.held == ROW_GROUP_ROWS {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.held = 0;
-        self.table.write_group(&mut self.columns.all())
+        self.0.end_row()
     }
 
     /// Completes the table, with the scenario's text in its metadata.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self, scenario: &str) -> Result<()> {
-        if self.held > 0 {
-            self.flush()?;
-        }
-        self.table.finish(&[(SCENARIO_KEY, scenario.to_owned())])
+    pub fn finish(self, scenario: &str) -> Result<()> {
+        self.0.finish(&[(SCENARIO_KEY, scenario.to_owned())])?;
+        Ok(())
     }
 }

@@ -4,10 +4,11 @@
 //! a lost frame was never received, and the stamp of a frame's departure may have been lost.
 
 use anyhow::Result;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArrayType, Int32Type, Int64Type};
 
-use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
-use super::packets::Fate;
+use super::columns::Format;
+use super::packets::{Fate, FateWords, fate_words};
+use super::rows::{RowWriter, columns};
 use crate::document::draft::Draft;
 
 /// The format of a stream's frames.
@@ -54,43 +55,22 @@ pub struct StreamPacketRow {
     pub reordered: bool,
 }
 
-/// Columns in the order of the schema.
-struct Columns {
-    sequence: Column<Int64Type>,
-    direction: Column<Int32Type>,
-    flow: Column<Int32Type>,
-    frame_bytes: Column<Int32Type>,
-    scheduled: Column<Int64Type>,
-    sent: Column<Int64Type>,
-    received: Column<Int64Type>,
-    fate: Column<ByteArrayType>,
-    reordered: Column<BoolType>,
-}
-
-impl Columns {
-    fn all(&mut self) -> [&mut dyn Cells; 9] {
-        [
-            &mut self.sequence,
-            &mut self.direction,
-            &mut self.flow,
-            &mut self.frame_bytes,
-            &mut self.scheduled,
-            &mut self.sent,
-            &mut self.received,
-            &mut self.fate,
-            &mut self.reordered,
-        ]
-    }
+columns! {
+    sequence: required Int64Type,
+    direction: required Int32Type,
+    flow: required Int32Type,
+    frame_bytes: required Int32Type,
+    scheduled: required Int64Type,
+    sent: optional Int64Type,
+    received: optional Int64Type,
+    fate: required ByteArrayType,
+    reordered: required BoolType,
 }
 
 /// A table of frames being written.
 pub struct StreamPacketWriter {
-    table: TableWriter,
-    columns: Columns,
-    /// Each fate's word as a cell, made once and shared by all rows.
-    words: Vec<(Fate, ByteArray)>,
-    held: usize,
-    packets: u64,
+    table: RowWriter<Columns>,
+    words: FateWords,
 }
 
 impl StreamPacketWriter {
@@ -99,20 +79,8 @@ impl StreamPacketWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn on(draft: Draft) -> Result<StreamPacketWriter> {
-        let table = TableWriter::on(draft, &STREAM_PACKETS)?;
-        let words = Fate::ALL.map(|fate| (fate, fate.name().as_bytes().to_vec().into()));
-        let columns = Columns {
-            sequence: Column::required(),
-            direction: Column::required(),
-            flow: Column::required(),
-            frame_bytes: Column::required(),
-            scheduled: Column::required(),
-            sent: Column::optional(),
-            received: Column::optional(),
-            fate: Column::required(),
-            reordered: Column::required(),
-        };
-        Ok(StreamPacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })
+        let table = RowWriter::on(draft, &STREAM_PACKETS)?;
+        Ok(StreamPacketWriter { table, words: fate_words() })
     }
 
     /// Adds a frame.
@@ -120,7 +88,7 @@ impl StreamPacketWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&mut self, row: &StreamPacketRow) -> Result<()> {
-        let columns = &mut self.columns;
+        let columns = &mut self.table.columns;
         columns.sequence.push(row.sequence as i64);
         columns.direction.push(row.direction.into());
         columns.flow.push(row.flow as i32);
@@ -128,33 +96,17 @@ impl StreamPacketWriter {
         columns.scheduled.push(row.scheduled_ns as i64);
         columns.sent.push_optional(row.sent_ns.map(|stamp| stamp as i64));
         columns.received.push_optional(row.received_ns.map(|stamp| stamp as i64));
-        let word = self.words.iter().find(|(fate, _)| *fate == row.fate);
-        columns.fate.push(word.expect("every fate has its word").1.clone());
+        columns.fate.push(self.words[row.fate as usize].clone());
         columns.reordered.push(row.reordered);
-        self.held += 1;
-        self.packets += 1;
-        if self.held == ROW_GROUP_ROWS {
-            self.flush()?;
-        }
-        Ok(())
+        self.table.end_row()
     }
 
     /// Completes the file with `marks` in its metadata; it now gets its name. Returns how many rows it has.
     ///
     /// # Errors
     /// When the file cannot be written or named.
-    pub fn finish(mut self, marks: &[(&str, String)]) -> Result<u64> {
-        self.flush()?;
-        self.table.finish(marks)?;
-        Ok(self.packets)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if self.held > 0 {
-            self.table.write_group(&mut self.columns.all())?;
-            self.held = 0;
-        }
-        Ok(())
+    pub fn finish(self, marks: &[(&str, String)]) -> Result<u64> {
+        self.table.finish(marks)
     }
 }
 
@@ -162,7 +114,7 @@ impl StreamPacketWriter {
 mod tests {
     use super::*;
     use crate::document::{TABLE, guard_output};
-    use crate::table::columns::TableReader;
+    use crate::table::columns::{ROW_GROUP_ROWS, TableReader};
 
     #[test]
     fn every_frame_has_its_row() {
