@@ -2,8 +2,8 @@
 //!
 //! Needs Debian's `rustc-web` with `rust-web-src` and rustup's `rust-lld`; without them it says what it skipped.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../wire/tests/wasm32/mod.rs"]
+mod wasm32;
 
 use nilometer_loader::{Limits, WasmClass, builtin};
 use nilometer_router::plugin::{Batch, Class, Effects, Instance, PacketFacts, PacketSet};
@@ -11,7 +11,6 @@ use nilometer_stat::Rng;
 use nilometer_wire::Time;
 use nilometer_wire::memory::{HeapMemory, Memory};
 
-const COMPILER: &str = "/usr/bin/rustc";
 const BATCHES: u64 = 100;
 
 /// Configurations with which each does something.
@@ -27,42 +26,6 @@ const CONFIGURATIONS: [(&str, &str); 10] = [
     ("sampler", "every=3 collector=192.0.2.9:4739 source=192.0.2.1:9000 flows=50"),
     ("scrubber", "per_source=3 table=200 timeout=1"),
 ];
-
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// The linker that comes with the native toolchain, if all that is needed is there.
-fn linker() -> Result<PathBuf, &'static str> {
-    let sysroot = output(Command::new(COMPILER).args(["--print", "sysroot"])).ok_or("rustc-web")?;
-    if !Path::new(&sysroot).join("lib/rustlib/src/rust/library/core").exists() {
-        return Err("rust-web-src");
-    }
-    let native = output(Command::new("rustc").args(["--print", "sysroot"])).ok_or("rustc")?;
-    let host = Path::new(&native).join("lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld");
-    if host.exists() { Ok(host) } else { Err("rust-lld") }
-}
-
-fn build(linker: &Path) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = root.join("target/wasm");
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "--target", "wasm32-unknown-unknown"])
-        .args(["-Zbuild-std=core,alloc", "-p", "nilometer-plugins", "--examples"])
-        .current_dir(root)
-        .env("RUSTC", COMPILER)
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_DIR", &target)
-        // (Compiling takes longer than running what was compiled.)
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
-        .env_remove("RUSTFLAGS")
-        .output()
-        .expect("cargo");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    target.join("wasm32-unknown-unknown/release/examples")
-}
 
 /// A frame with an IPv4 packet of few hosts and ports, so that flows meet again; some are damaged.
 fn frame(rng: &mut Rng) -> Vec<u8> {
@@ -150,11 +113,11 @@ fn compare(native: &dyn Class, wasm: &dyn Class, configuration: &str) {
 
 #[test]
 fn plugins_do_the_same_in_webassembly() {
-    let linker = match linker() {
+    let linker = match wasm32::linker() {
         Ok(linker) => linker,
         Err(missing) => return println!("skipped: wasm32 needs {missing}, which is not here"),
     };
-    let modules = build(&linker);
+    let modules = wasm32::build(&linker, &["-p", "nilometer-plugins", "--examples"]);
     // (The interface of modules knows no labels.)
     for class in builtin().into_iter().filter(|class| class.facts().name != "mpls") {
         let name = &class.facts().name;
