@@ -14,14 +14,35 @@ pub(super) const SLOT_SEQUENCE: usize = 0;
 /// Where the stack has how often claiming a slot may still fail.
 const TRIES: i16 = -24;
 
+const LINE: usize = 64;
+
 /// The slots of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// Where they begin.
-    pub(super) start: usize,
+    start: usize,
     /// How many there are, a power of two.
     pub(super) count: usize,
-    /// Bytes from one to the next.
+    /// Bytes from one slot to the next: an odd number of cache lines, so that their beginnings, which
+    /// are all that short frames use, are spread over all sets of a cache.
     pub(super) stride: usize,
+}
+
+impl Slots {
+    /// `count` slots of at least `bytes` bytes; the first begins at `start`.
+    pub(super) fn new(start: usize, count: usize, bytes: usize) -> Slots {
+        assert!(count.is_power_of_two());
+        Slots { start, count, stride: (bytes.div_ceil(LINE) | 1) * LINE }
+    }
+
+    /// Where the slot of a position begins.
+    pub(super) fn at(&self, position: u64) -> usize {
+        self.start + (position as usize & (self.count - 1)) * self.stride
+    }
+
+    /// Where the last one ends.
+    pub(super) fn end(&self) -> usize {
+        self.start + self.count * self.stride
+    }
 }
 
 /// Claims the next slot of the ring in register 7: its position in register 8, its address in register 9. It goes on

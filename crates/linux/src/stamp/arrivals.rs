@@ -58,18 +58,18 @@ impl ArrivalRing {
     }
 
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        self.shared.word(self.layout.slot(position) + SLOT_SEQUENCE)
+        self.shared.word(self.layout.slots.at(position) + SLOT_SEQUENCE)
     }
 
     pub(super) fn drain(&mut self, mut each: impl FnMut(Arrival<'_>)) -> usize {
         let claimed = self.shared.word(HEAD).load(Ordering::Relaxed);
         self.most_waiting = self.most_waiting.max(claimed.saturating_sub(self.next));
         let mut count = 0;
-        while count < self.layout.slots
+        while count < self.layout.slots.count
             && self.sequence(self.next).load(Ordering::Acquire) == self.next + 1
         {
             each(self.front());
-            let free = self.next + self.layout.slots as u64;
+            let free = self.next + self.layout.slots.count as u64;
             self.sequence(self.next).store(free, Ordering::Release);
             self.next += 1;
             count += 1;
@@ -79,7 +79,7 @@ impl ArrivalRing {
 
     /// The frame in the slot that is next, which was committed.
     fn front(&self) -> Arrival<'_> {
-        let start = self.layout.slot(self.next);
+        let start = self.layout.slots.at(self.next);
         let stamp_ns = self.shared.word(start + SLOT_STAMP).load(Ordering::Relaxed);
         let word = |at: usize| -> u32 {
             // SAFETY: the word lies within a slot, which lies within the mapping. The program committed the

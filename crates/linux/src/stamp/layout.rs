@@ -1,5 +1,6 @@
 //! Where the memory of both stamping rings has what: for the programs that write it and for the code that reads it.
 
+use crate::ring_slots::Slots;
 pub(super) use crate::ring_slots::{HEAD, SLOT_SEQUENCE};
 
 /// Counters of the ring of arrivals: slots claimed ([`HEAD`]), frames that found none free.
@@ -18,30 +19,20 @@ pub(super) const FRAME: usize = 24;
 pub(super) const RECORD_BYTES: usize = 16;
 pub(super) const RECORD_STAMP: usize = 8;
 
-const LINE: usize = 64;
-
 /// How a ring of arrivals is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Slots, a power of two.
-    pub(super) slots: usize,
-    /// Bytes from one slot to the next: whole cache lines, an odd number, so that they are spread over a cache's sets.
-    pub(super) stride: usize,
+    pub(super) slots: Slots,
     /// Bytes of a frame that are kept.
     pub(super) kept_max: usize,
 }
 
 impl Layout {
     pub(super) fn new(slots: usize, kept_max: usize) -> Layout {
-        let lines = (FRAME + kept_max).div_ceil(LINE) | 1;
-        Layout { slots, stride: lines * LINE, kept_max }
+        Layout { slots: Slots::new(SLOTS, slots, FRAME + kept_max), kept_max }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        SLOTS + self.slots * self.stride + self.kept_max
-    }
-
-    pub(super) fn slot(&self, position: u64) -> usize {
-        SLOTS + (position as usize & (self.slots - 1)) * self.stride
+        self.slots.end() + self.kept_max
     }
 }

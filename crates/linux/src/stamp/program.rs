@@ -32,7 +32,7 @@ use crate::bpf::{
     MOVE_REGISTER, MULTIPLY, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, SKB_LOAD_BYTES,
     STORE_DOUBLE, STORE_WORD, SUBTRACT_REGISTER, SharedMap, load,
 };
-use crate::ring_slots::{Slots, claim};
+use crate::ring_slots::claim;
 use crate::xdp::PROG_TYPE_XDP;
 
 const XDP_LOAD_BYTES: i32 = 189;
@@ -144,8 +144,7 @@ fn arrivals(shared: &SharedMap, watched: Watched, layout: &Layout) -> Vec<u64> {
     all.put(SUBTRACT_REGISTER, 3, 2, 0, 0);
     all.put(STORE_DOUBLE, 10, 3, BYTES, 0);
     all.address(7, shared);
-    let slots = Slots { start: SLOTS, count: layout.slots, stride: layout.stride };
-    claim(&mut all, &slots, TRIES_MAX);
+    claim(&mut all, &layout.slots, TRIES_MAX);
     write(&mut all, layout);
     all.put(MOVE, 0, 0, 0, XDP_DROP);
     all.put(EXIT, 0, 0, 0, 0);

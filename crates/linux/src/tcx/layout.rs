@@ -1,5 +1,6 @@
 //! Where the ring's memory has what: one place for the program that writes it and for the code that reads it.
 
+use crate::ring_slots::Slots;
 pub(super) use crate::ring_slots::{HEAD, SLOT_SEQUENCE};
 
 /// The counters, each on a cache line of its own: slots claimed ([`HEAD`]), whether we sleep, frames that found no free
@@ -28,16 +29,10 @@ pub(super) const HEADERS_MAX: usize = 14 + 60 + 60;
 /// The most segments of one packet.
 pub(super) const SEGMENTS_MAX: usize = 128;
 
-const LINE: usize = 64;
-
 /// How a ring is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Slots, a power of two.
-    pub(super) slots: usize,
-    /// Bytes from one slot to the next: an odd number of cache lines, so that their beginnings, which
-    /// are all that short frames use, are spread over all sets of a cache.
-    pub(super) stride: usize,
+    pub(super) slots: Slots,
     /// The longest frame.
     pub(super) frame_bytes_max: usize,
 }
@@ -45,19 +40,12 @@ pub(super) struct Layout {
 impl Layout {
     /// `slots` slots for frames of up to `frame_bytes_max` bytes.
     pub(super) fn new(slots: usize, frame_bytes_max: usize) -> Layout {
-        assert!(slots.is_power_of_two());
-        let lines = (FRAME + frame_bytes_max).div_ceil(LINE) | 1;
-        Layout { slots, stride: lines * LINE, frame_bytes_max }
+        Layout { slots: Slots::new(SLOTS, slots, FRAME + frame_bytes_max), frame_bytes_max }
     }
 
     /// The length of the whole. The verifier knows each of the program's bounds by itself but not their
     /// combination, so there is room behind the last slot for combinations that cannot occur.
     pub(super) fn bytes(&self) -> usize {
-        SLOTS + self.slots * self.stride + HEADERS_MAX + self.frame_bytes_max
-    }
-
-    /// Where the slot of a position begins.
-    pub(super) fn slot(&self, position: u64) -> usize {
-        SLOTS + (position as usize & (self.slots - 1)) * self.stride
+        self.slots.end() + HEADERS_MAX + self.frame_bytes_max
     }
 }

@@ -39,7 +39,7 @@ use crate::bpf::{
 };
 use crate::flow_offload::{FlowOffload, Taking, forward, mark_slot};
 use crate::netlink::MacAddress;
-use crate::ring_slots::{Slots, claim};
+use crate::ring_slots::claim;
 
 const RINGBUF_OUTPUT: i32 = 130;
 /// `BPF_RB_FORCE_WAKEUP`.
@@ -189,8 +189,7 @@ fn deliver(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.put(LOAD_WORD, 2, 6, HEADERS, 0);
     all.put(ADD_REGISTER, 2, 1, 0, 0);
     all.jump(IF_GREATER, 2, 0, layout.frame_bytes_max as i32, "oversize");
-    let slots = Slots { start: SLOTS, count: layout.slots, stride: layout.stride };
-    claim(all, &slots, TRIES_MAX);
+    claim(all, &layout.slots, TRIES_MAX);
     copy(all, layout, piece);
     commit(all, terms, piece);
     all.jump(JUMP, 0, 0, 0, ".delivered");
@@ -254,10 +253,10 @@ fn measure_headers(all: &mut Assembly) {
 /// Jumps to `label` where more than three quarters of the slots are in use.
 fn nearly_full(all: &mut Assembly, layout: &Layout, label: &'static str) {
     all.put(LOAD_DOUBLE, 1, 7, HEAD as i16, 0);
-    all.put(ADD, 1, 0, 0, layout.slots as i32 / 4);
+    all.put(ADD, 1, 0, 0, layout.slots.count as i32 / 4);
     all.put(MOVE_REGISTER, 2, 1, 0, 0);
-    all.put(AND, 2, 0, 0, layout.slots as i32 - 1);
-    all.put(MULTIPLY, 2, 0, 0, layout.stride as i32);
+    all.put(AND, 2, 0, 0, layout.slots.count as i32 - 1);
+    all.put(MULTIPLY, 2, 0, 0, layout.slots.stride as i32);
     all.put(ADD_REGISTER, 2, 7, 0, 0);
     all.put(LOAD_DOUBLE, 2, 2, (SLOTS + SLOT_SEQUENCE) as i16, 0);
     all.jump(IF_GREATER_REGISTER, 1, 2, 0, label);

@@ -39,7 +39,7 @@ impl Ring {
     /// An empty ring.
     pub(super) fn new(layout: Layout) -> io::Result<Ring> {
         let ring = Ring { shared: SharedMap::new(layout.bytes())?, layout, next: 0 };
-        for position in 0..layout.slots as u64 {
+        for position in 0..layout.slots.count as u64 {
             ring.sequence(position).store(position, Ordering::Relaxed);
         }
         Ok(ring)
@@ -51,7 +51,7 @@ impl Ring {
     }
 
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        self.shared.word(self.layout.slot(position) + SLOT_SEQUENCE)
+        self.shared.word(self.layout.slots.at(position) + SLOT_SEQUENCE)
     }
 
     /// Whether there is nothing to be read.
@@ -64,7 +64,7 @@ impl Ring {
         if self.is_empty() {
             return None;
         }
-        let start = self.layout.slot(self.next);
+        let start = self.layout.slots.at(self.next);
         let word = |at: usize| -> u32 {
             // SAFETY: the word lies within a slot, which lies within the mapping. The program committed
             // the slot, as the acquiring load said, and does not write to it until it is released,
@@ -94,7 +94,7 @@ impl Ring {
 
     /// Gives the front slot back.
     pub(super) fn release(&mut self) {
-        let free = self.next + self.layout.slots as u64;
+        let free = self.next + self.layout.slots.count as u64;
         self.sequence(self.next).store(free, Ordering::Release);
         self.next += 1;
     }
