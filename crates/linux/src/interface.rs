@@ -143,7 +143,7 @@ impl Interface {
     /// As [`Interface::failure`]; remembers that the interface is gone.
     pub(super) fn note_failure(&mut self, what: &'static str, error: io::Error) -> PortError {
         let failure = self.failure(what, error);
-        self.is_gone = matches!(failure, PortError::Gone { .. });
+        self.is_gone |= matches!(failure, PortError::Gone { .. });
         failure
     }
 

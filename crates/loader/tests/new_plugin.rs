@@ -13,6 +13,7 @@ fn made(name: &str) -> PathBuf {
     for part in ["src", "nilometer-plugin"] {
         let _ = std::fs::remove_dir_all(folder.join(part));
     }
+    let _ = std::fs::remove_file(folder.join("Cargo.toml"));
     for (path, text) in sdk::files(name).expect("a name") {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");

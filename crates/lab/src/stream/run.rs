@@ -105,7 +105,10 @@ fn instrument(
 ) -> Instrument {
     let usual = Bounds::of_bursts(config.pattern.burst(), pps);
     // (Ticks that are seen in the delays of a device elsewhere are the device's.)
-    let comb_share = if config.dut == DutKind::External { 1.0 } else { usual.comb_share };
+    let comb_share = match config.dut {
+        DutKind::External => f64::INFINITY,
+        _ => usual.comb_share,
+    };
     Instrument {
         stamping,
         transmit,

@@ -103,6 +103,10 @@ fn what_a_device_adds_has_bounds() {
         let [low, ns, high] = ["low_ns", "ns", "high_ns"].map(|key| added[at][key].as_i64());
         assert!(low <= ns && ns <= high && low.is_some(), "{at}: {added}");
     }
+    // They are as wide as the noise at least, of which the wire's states less.
+    let width = added["p50"]["high_ns"].as_i64().zip(added["p50"]["low_ns"].as_i64());
+    let width = width.map(|(high, low)| high - low);
+    assert!(width >= result["wire"]["noise_ns"].as_i64(), "{added} beside {}", result["wire"]);
     // (A busy machine only adds to it.)
     let most = added["p5"]["high_ns"].as_i64();
     assert!(most >= Some(2_000_000), "the fault box holds each frame for 2 ms: {added}");

@@ -19,7 +19,7 @@ pub struct Bounds {
     pub sent_share: f64,
     /// The share of the processors' time that a hypervisor may take.
     pub stolen_share: f64,
-    /// The share of frames that may wait for ticks of the scheduler; 1 where the device is not on this machine.
+    /// The share of frames that may wait for ticks of the scheduler; infinite where the device is not on this machine.
     pub comb_share: f64,
 }
 
@@ -150,7 +150,7 @@ impl fmt::Display for Reason {
                 write!(
                     out,
                     "comb of scheduler ticks: {stalls} stalls of up to {:.1} ms ended on ticks of {:.0} ms and delayed \
-                     {:.1} % of frames, as where another program has the device's processor",
+                     {:.1} % of frames, as happens when another program occupies the device's processor",
                     ms(longest),
                     ms(tick),
                     100.0 * delayed_share
@@ -277,7 +277,7 @@ mod tests {
         let words = "37 stalls of up to 11.9 ms ended on ticks of 4 ms and delayed 6.1 % of frames";
         assert!(said.len() == 1 && said[0].to_string().contains(words), "{said:?}");
         assert_eq!(reasons(&Observations { comb: comb(0.009), ..fine }, &bounds), []);
-        assert_eq!(reasons(&kept_waiting, &Bounds { comb_share: 1.0, ..bounds }), []);
+        assert_eq!(reasons(&kept_waiting, &Bounds { comb_share: f64::INFINITY, ..bounds }), []);
         // A squeezed soft interrupt delays frames, which shows; by itself it is no reason.
         assert_eq!(reasons(&Observations { squeezed: 9, ..fine }, &bounds), []);
         let late = reasons(&Observations { squeezed: 9, slipped: 30, ..fine }, &bounds);

@@ -32,8 +32,8 @@ pub(super) struct Onward {
     options: Options,
     /// It goes one step on along its source route.
     follows: bool,
-    /// The reservation of the packet of which it is a fragment.
-    reserved: Option<ReservedFlow>,
+    /// Of a fragment that was made here of a reserved packet: the hash and the reservation of that.
+    of_packet: Option<(u64, ReservedFlow)>,
 }
 
 /// The output and the link-layer address of a packet, or why it does not leave at once.
@@ -41,7 +41,7 @@ pub(super) type Reached = Result<(u16, Mac), Turn>;
 
 impl Onward {
     fn plain(header: Header) -> Onward {
-        Onward { header, options: Options::default(), follows: false, reserved: None }
+        Onward { header, options: Options::default(), follows: false, of_packet: None }
     }
 }
 
@@ -146,7 +146,14 @@ impl Router {
         memory: &mut M,
     ) {
         let header = &onward.header;
-        let reserved = onward.reserved.or_else(|| self.reservation_of(input, header));
+        let (hash, reserved) = match onward.of_packet {
+            Some((hash, reserved)) => (hash, Some(reserved)),
+            // (The filters have not met the next address of a source route.)
+            None => (
+                ecmp::flow_hash(self.plan.seed, header, None),
+                if onward.follows { None } else { self.reservation_of(input, header) },
+            ),
+        };
         if self.replicate_alone(now, input, (place, header, reserved), memory) {
             return;
         }
@@ -157,8 +164,7 @@ impl Router {
         if hop::expires(header.hop_limit) {
             return self.complain(now, input, place, Why::Expired, memory);
         }
-        let hash = ecmp::flow_hash(self.plan.seed, header, None);
-        let pinned = reserved.and_then(|flow| flow.pinned).filter(|_| !onward.follows);
+        let pinned = reserved.and_then(|flow| flow.pinned);
         let directed = match header.key {
             AnyKey::V4(key) => self.direct(now, input, (key.destination, pinned), hash),
             AnyKey::V6(key) => self.direct(now, input, (key.destination, pinned), hash),
@@ -180,7 +186,7 @@ impl Router {
             return self.discard(input, place, why, memory);
         }
         if header.ip_bytes > port.plan.mtu_bytes {
-            let onward = Onward { reserved, ..*onward };
+            let onward = Onward { of_packet: reserved.map(|reserved| (hash, reserved)), ..*onward };
             return self.cut(now, (input, place), way, &onward, memory);
         }
         if usize::from(way.0) == input && port.plan.redirects && !onward.follows {
@@ -225,7 +231,9 @@ impl Router {
             Ok(header) => {
                 let way = (output, None, u16::MAX);
                 let reserved = self.reservation_of(input, &header);
-                let onward = Onward { reserved, ..Onward::plain(header) };
+                let hash = ecmp::flow_hash(self.plan.seed, &header, None);
+                let of_packet = reserved.map(|reserved| (hash, reserved));
+                let onward = Onward { of_packet, ..Onward::plain(header) };
                 self.cut(now, (input, place), way, &onward, memory);
             }
             Err(_) => self.discard(input, place, Discard::TotalLength, memory),
@@ -262,7 +270,8 @@ impl Router {
             let Some(part) = self.make(input, &piece, memory) else { continue };
             match Header::read(memory.frame(part)) {
                 Ok(header) => {
-                    let fragment = Onward { reserved: onward.reserved, ..Onward::plain(header) };
+                    let of_packet = onward.of_packet;
+                    let fragment = Onward { of_packet, ..Onward::plain(header) };
                     self.go_on(now, input, part, &fragment, memory);
                 }
                 Err(_) => self.discard(input, part, Discard::TotalLength, memory),

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Packets with options meet the same filters on the slow path; fragments that are made here wait in the queue of their
-//! packet. A packet to a group waits in the queue of its flow's number at each output that has a contract for it, and
+//! packet. A packet to a group waits in the queue with its flow's number at each output that has a contract for it, and
 //! goes as best effort to the others. Best effort is also a fragment that comes without ports, which no filter of ports
 //! can know (RFC 2205, 1.2 expects flows that are not fragmented). A router without reservations pays a comparison a
 //! batch.

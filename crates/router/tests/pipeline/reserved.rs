@@ -7,6 +7,7 @@ use nilometer_router::Prefix;
 use nilometer_router::classifier::{Action, Inputs, Octet, Ports, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::fabric::MemoryLimits;
+use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::memory::Memory;
 use nilometer_router::next_hop::Hop;
 use nilometer_router::pipeline::groups::{MulticastPlan, StaticGroup};
@@ -244,6 +245,17 @@ fn packets_with_options_go_to_the_pinned_next_hop() {
     let [(2, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!(&frame[..6], crate::bench::host(2));
     assert_eq!(frame[34..41], [7, 11, 8, 198, 18, 2, 1], "the address of the port it leaves by");
+}
+
+#[test]
+fn a_source_route_does_not_lead_into_the_reservation_of_its_next_address() {
+    let mut bench = bench(|plans| plans.router.rfc1812.source_routing = SourceRouting::Follow);
+    reserve(&mut bench, None);
+    let loose = [131, 7, 4, 198, 19, 1, 9];
+    let packet = crate::options::with_options("198.19.0.9", "198.18.0.1", &loose, 100);
+    bench.receive(0, &framed(0, &packet));
+    assert_eq!(waiting(&mut bench, 1), Some(0), "no filter has met it with that address");
+    assert_eq!(bench.drain().iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
