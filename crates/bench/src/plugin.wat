@@ -1,6 +1,6 @@
 ;; The plugins of `route bench plugin`, by hand, so that the bench needs no compiler: what is in braces is filled in
-;; (description, its place and length, and the work on a packet). The loop's condition is at its end, where a compiler has
-;; it.
+;; (description, its place and length, and the work on a packet). The loop tests its condition at the end, as compiled
+;; loops do.
 (module
   (memory (export "memory") 2)
   (data (i32.const 16) "{description}")

@@ -318,7 +318,7 @@ impl SharedMap {
 
     /// The eight bytes at a multiple of eight, for callers and programs that change them only as a whole.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at.is_multiple_of(8) && at + 8 <= self.value.bytes);
+        assert!(at.is_multiple_of(8) && at + 8 <= self.value.bytes);
         // SAFETY: the eight bytes lie within the mapping, aligned, and both sides change them only as a
         // whole; the mapping lives as long as the borrow.
         unsafe { self.start().add(at).cast::<AtomicU64>().as_ref() }

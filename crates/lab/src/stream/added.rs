@@ -9,8 +9,6 @@
 use nilometer_stat::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::trial::{Seen, StreamSeen};
-
 /// The part of the noise that is left out at either end.
 const TAIL: f64 = 0.01;
 /// A quantile of a histogram is within this part of the recorded value.
@@ -59,17 +57,6 @@ impl AddedDelay {
             p95: quantile(0.95)?,
             p99: quantile(0.99)?,
         })
-    }
-
-    /// Of both directions of two trials together.
-    pub(super) fn between(device: &Seen, wire: &Seen) -> Option<AddedDelay> {
-        let all = |seen: &Seen| {
-            let mut all = Histogram::new();
-            let delay = |stream: &StreamSeen| all.merge(&stream.timings.delay);
-            seen.streams.iter().for_each(delay);
-            all
-        };
-        AddedDelay::of(&all(device), &all(wire))
     }
 }
 

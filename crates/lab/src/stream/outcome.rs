@@ -269,11 +269,6 @@ impl StreamOutcome {
 
 /// Sums of both directions: rates, packets, delays, pacing, reasons.
 pub(super) fn together(outcome: &mut Outcome, seen: &Seen) {
-    let merged = |of: fn(&StreamSeen) -> &Histogram| {
-        let mut all = Histogram::new();
-        seen.streams.iter().for_each(|stream| all.merge(of(stream)));
-        all
-    };
     outcome.offered_pps = outcome.directions.iter().map(|way| way.offered_pps).sum();
     outcome.sent_pps = outcome.directions.iter().map(|way| way.sent_pps).sum();
     for way in &outcome.directions {
@@ -288,9 +283,9 @@ pub(super) fn together(outcome: &mut Outcome, seen: &Seen) {
         sum.corrupted += packets.corrupted;
         sum.meter_lost += packets.meter_lost;
     }
-    outcome.delay_ns = delay(&merged(|stream| &stream.timings.delay));
-    outcome.delay_scheduled_ns = delay(&merged(|stream| &stream.timings.delay_scheduled));
-    outcome.pacing_ns = pacing(&merged(|stream| &stream.timings.pacing));
+    outcome.delay_ns = delay(&seen.delays());
+    outcome.delay_scheduled_ns = delay(&seen.merged(|stream| &stream.timings.delay_scheduled));
+    outcome.pacing_ns = pacing(&seen.merged(|stream| &stream.timings.pacing));
     outcome.valid = outcome.directions.iter().all(|way| way.valid);
     let is_one = outcome.directions.len() == 1;
     let why = outcome.directions.iter().flat_map(|way| {

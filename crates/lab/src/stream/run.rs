@@ -294,7 +294,7 @@ pub fn run(
     outcome.added_ns = calibrated
         .as_ref()
         .filter(|(wire, _)| wire.valid)
-        .and_then(|(_, wire)| AddedDelay::between(&seen, wire));
+        .and_then(|(_, wire)| AddedDelay::of(&seen.delays(), &wire.delays()));
     if let Some(rows) = rows {
         let rows = rows.finish();
         outcome.rows = [rows.written, rows.left_out];

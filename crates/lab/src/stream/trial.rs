@@ -124,6 +124,20 @@ pub struct Seen {
     pub machine: MachineSeen,
 }
 
+impl Seen {
+    /// A histogram of all streams together.
+    pub fn merged(&self, of: fn(&StreamSeen) -> &Histogram) -> Histogram {
+        let mut all = Histogram::new();
+        self.streams.iter().for_each(|stream| all.merge(of(stream)));
+        all
+    }
+
+    /// From sent to received, of the frames of all streams, ns.
+    pub fn delays(&self) -> Histogram {
+        self.merged(|stream| &stream.timings.delay)
+    }
+}
+
 /// Plays a trial. `stop` ends it early, and makes it invalid.
 ///
 /// # Errors

@@ -231,8 +231,8 @@ impl Router {
             Ok(header) => {
                 let way = (output, None, u16::MAX);
                 let reserved = self.reservation_of(input, &header);
-                let hash = ecmp::flow_hash(self.plan.seed, &header, None);
-                let of_packet = reserved.map(|reserved| (hash, reserved));
+                let hash = || ecmp::flow_hash(self.plan.seed, &header, None);
+                let of_packet = reserved.map(|reserved| (hash(), reserved));
                 let onward = Onward { of_packet, ..Onward::plain(header) };
                 self.cut(now, (input, place), way, &onward, memory);
             }
