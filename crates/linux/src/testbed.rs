@@ -43,10 +43,12 @@ use plan::{LinkEnd, Plan, Site};
 use sysctls::{FORWARDING, HOST, QUIET};
 
 mod external;
+mod host_side;
 mod plan;
 mod sysctls;
 
 pub use external::External;
+pub use host_side::HostSide;
 
 /// The client's interface, in the client's namespace.
 pub const CLIENT_INTERFACE: &str = "c0";

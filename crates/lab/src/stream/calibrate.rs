@@ -213,7 +213,7 @@ fn point(
     (pps, frame_bytes): (f64, u16),
     instrument: Instrument,
     stop: &Arc<AtomicBool>,
-) -> Result<(Point, &'static str)> {
+) -> Result<(Point, String)> {
     let stream = wanted.stream(pps, frame_bytes, wanted.seconds);
     let streams = std::slice::from_ref(&stream);
     let (how, transmission) = transmit(wanted.transmit, streams, instrument.stamping)?;
@@ -271,7 +271,7 @@ pub fn calibrate(
                 break;
             }
             let (one, arrivals) = point(wanted, (pps, frame_bytes), instrument, stop)?;
-            arrivals.clone_into(&mut stamps.pair[1]);
+            stamps.pair[1] = arrivals;
             each(&one);
             points.push(one);
         }

@@ -68,6 +68,9 @@ pub struct StreamConfig {
     /// The interfaces of the device `external`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalSection>,
+    /// The receiver at the servers' side of the device `external`, where that is another host's: HOST:PORT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<String>,
     /// Frames a second on average, in each direction. Of a capture its own rate where absent; 10,000 otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pps: Option<f64>,
@@ -107,6 +110,7 @@ impl Default for StreamConfig {
             rules: None,
             program: None,
             external: None,
+            receiver: None,
             pps: None,
             frame_bytes: 64,
             seconds: 10.0,
@@ -197,6 +201,21 @@ impl StreamConfig {
         );
         check_program(self.program.as_deref(), self.dut)?;
         let is_external = self.dut == DutKind::External;
+        if self.receiver.is_some() {
+            ensure!(
+                is_external,
+                "receiver: is behind the device `external`, and the device is `{}`",
+                self.dut
+            );
+            ensure!(
+                !self.both,
+                "both: a receiver on another host does not send; run the other direction from there"
+            );
+            return self.external.as_ref().map_or_else(
+                || ExternalSection::default().check_clients_side(),
+                ExternalSection::check_clients_side,
+            );
+        }
         ExternalSection::check_of(self.external.as_ref(), is_external, self.dut.name())?;
         Ok(())
     }
@@ -240,6 +259,8 @@ mod tests {
         let good = StreamConfig::default();
         good.check().expect("the default");
         let fault = Some("loss=0.1".parse().expect("a fault"));
+        let (receiver, dut) = (Some("192.0.2.1:4950".to_owned()), DutKind::External);
+        let far = StreamConfig { receiver: receiver.clone(), dut, ..good.clone() };
         for (config, words) in [
             (StreamConfig { pps: Some(0.0), ..good.clone() }, "pps = 0"),
             (StreamConfig { pps: Some(f64::NAN), ..good.clone() }, "pps = NaN"),
@@ -251,6 +272,9 @@ mod tests {
             (StreamConfig { calibration: -1.0, ..good.clone() }, "calibration = -1"),
             (StreamConfig { fault, ..good.clone() }, "the device is `linux`"),
             (StreamConfig { router: Some("a".into()), ..good.clone() }, "router"),
+            (StreamConfig { receiver: receiver.clone(), ..good.clone() }, "receiver: is behind"),
+            (StreamConfig { both: true, ..far.clone() }, "both: a receiver on another host"),
+            (far.clone(), "--client-interface (external.client_interface) is missing"),
         ] {
             let why = config.check().expect_err(words).to_string();
             assert!(why.contains(words) && !why.contains('\n'), "{why}");

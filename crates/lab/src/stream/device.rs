@@ -1,10 +1,11 @@
 //! Devices under test that the lab starts itself, between the two ends of a testbed.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Role, Timed};
 use nilometer_linux::testbed::{Testbed, TestbedConfig};
@@ -41,6 +42,8 @@ pub struct Asked {
     pub program: Option<XdpObject>,
     /// The interfaces of an external device.
     pub external: Option<ExternalSection>,
+    /// The receiver behind it, where that is on another host.
+    pub receiver: Option<SocketAddr>,
     /// The seed of a device that draws by chance.
     pub seed: u64,
 }
@@ -55,6 +58,7 @@ impl Asked {
             rules: None,
             program: None,
             external: None,
+            receiver: None,
             seed: 0,
         }
     }
@@ -71,8 +75,24 @@ impl Asked {
             rules: config.rules.clone(),
             program: config.program.as_deref().map(XdpObject::read).transpose()?,
             external: config.external.clone(),
+            receiver: config.receiver.as_deref().map(resolve).transpose()?,
             seed: config.seed,
         })
+    }
+
+    /// An external device behind whose server's side one interface of this host is.
+    pub fn behind(interface: &str, is_transparent: bool) -> Asked {
+        let external = ExternalSection {
+            server_interface: interface.to_owned(),
+            transparent: is_transparent,
+            ..ExternalSection::default()
+        };
+        Asked { dut: DutKind::External, external: Some(external), ..Asked::wire() }
+    }
+
+    /// Whether the device forwards by Ethernet addresses.
+    pub fn is_transparent(&self) -> bool {
+        self.external.as_ref().is_some_and(|external| external.transparent)
     }
 
     /// The longest that a frame may stay in the device, according to its files.
@@ -103,6 +123,13 @@ pub fn testbed_config(asked: &Asked) -> TestbedConfig {
     }
 }
 
+/// The first address of a host and port.
+fn resolve(receiver: &str) -> Result<SocketAddr> {
+    let step = || format!("receiver {receiver}: write it as HOST:PORT");
+    let mut addresses = receiver.to_socket_addrs().with_context(step)?;
+    addresses.next().with_context(step)
+}
+
 /// A device at work.
 pub struct Device<'a> {
     router: Option<RouterUnderTest<'a>>,
@@ -112,6 +139,7 @@ pub struct Device<'a> {
 }
 
 /// What a device reports afterwards.
+#[derive(Default)]
 pub struct DeviceSeen {
     /// Our router.
     pub router: Option<RouterSeen>,

@@ -6,31 +6,80 @@ use anyhow::{Context, Result, bail};
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::{MacAddress, Netlink};
 use nilometer_linux::testbed::{
-    CLIENT_INTERFACE, Layout, SERVER_INTERFACE, Testbed, TestbedConfig,
+    CLIENT_INTERFACE, HostSide, Layout, SERVER_INTERFACE, Testbed, TestbedConfig,
 };
 use nilometer_profile::stream::flows::Network;
 use nilometer_profile::stream::frame::Link;
 
-/// One end: any interface that carries Ethernet.
+use super::remote::RemoteEnd;
+
+/// One end of a stream.
 #[derive(Clone, Debug)]
 pub struct End<'a> {
-    /// Where the interface is.
-    pub namespace: &'a Namespace,
-    /// The interface.
-    pub interface: String,
     /// The addresses of this end, which the device routes to its interface.
     pub network: Network,
-    /// The interface's link-layer address.
+    /// Its interface.
+    pub port: Port<'a>,
+}
+
+/// Where an end's interface is.
+#[derive(Clone, Debug)]
+pub enum Port<'a> {
+    /// On this host.
+    Here(LocalPort<'a>),
+    /// On another host, which only receives.
+    Elsewhere(&'a RemoteEnd),
+}
+
+/// An interface of this host: any that carries Ethernet.
+#[derive(Clone, Debug)]
+pub struct LocalPort<'a> {
+    /// Where it is.
+    pub namespace: &'a Namespace,
+    /// Its name there.
+    pub interface: String,
+    /// Its link-layer address.
     pub mac: MacAddress,
     /// The device's link-layer address for frames from this end.
     pub gateway: MacAddress,
 }
 
-impl End<'_> {
+impl LocalPort<'_> {
     /// The link-layer addresses of what this end sends.
     pub fn link(&self) -> Link {
         Link { source: self.mac, destination: self.gateway }
     }
+}
+
+impl<'a> End<'a> {
+    /// The end's interface, which is to send.
+    ///
+    /// # Errors
+    /// When it is on another host.
+    pub fn local(&self) -> Result<&LocalPort<'a>> {
+        match &self.port {
+            Port::Here(port) => Ok(port),
+            Port::Elsewhere(_) => bail!("the servers' end is on another host, which does not send"),
+        }
+    }
+}
+
+/// Both ends of a testbed that two hosts share: the client's here, the server's at a receiver.
+///
+/// # Errors
+/// When the device does not answer at the client's interface, or a pool has no IPv4 network of at most 30 bits.
+pub fn of_two_hosts<'a>(
+    client: &'a HostSide,
+    server: &'a RemoteEnd,
+    config: &TestbedConfig,
+) -> Result<[End<'a>; 2]> {
+    let [mac, gateway] = client.link_addresses()?;
+    let interface = client.interface().to_owned();
+    let port = Port::Here(LocalPort { namespace: client.namespace(), interface, mac, gateway });
+    Ok([
+        End { network: network(&config.clients, "clients")?, port },
+        End { network: network(&config.servers, "servers")?, port: Port::Elsewhere(server) },
+    ])
 }
 
 /// The ends of a testbed, the client's first.
@@ -44,12 +93,10 @@ pub fn of_testbed<'a>(testbed: &'a Testbed, config: &TestbedConfig) -> Result<[E
         client = found(testbed.client(), CLIENT_INTERFACE, layout.next_hops(0))?;
         server = found(testbed.server(), SERVER_INTERFACE, layout.next_hops(1))?;
     }
-    let end = |namespace, interface: &str, network, [mac, gateway]: [MacAddress; 2]| End {
-        namespace,
-        interface: interface.to_owned(),
-        network,
-        mac,
-        gateway,
+    let end = |namespace, interface: &str, network, [mac, gateway]: [MacAddress; 2]| {
+        let interface = interface.to_owned();
+        let port = Port::Here(LocalPort { namespace, interface, mac, gateway });
+        End { network, port }
     };
     let networks = [network(&config.clients, "clients")?, network(&config.servers, "servers")?];
     Ok([

@@ -10,6 +10,7 @@
 //! namespaces do for the devices that the lab starts itself.
 
 pub mod added;
+mod arrival_source;
 pub mod calibrate;
 pub mod calibration_page;
 pub mod checks;
@@ -24,6 +25,7 @@ mod pacer;
 mod page;
 pub mod pattern;
 mod receiver;
+pub mod remote;
 pub mod rows;
 pub mod run;
 pub mod transmit;

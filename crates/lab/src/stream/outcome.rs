@@ -8,6 +8,7 @@ use nilometer_stat::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::added::AddedDelay;
+use super::remote::ClockSeen;
 use super::transmit::Transmission;
 use super::trial::{Seen, StreamSeen};
 use crate::trial::outcome::Delay;
@@ -158,6 +159,12 @@ pub struct Outcome {
     pub added_ns: Option<AddedDelay>,
     /// To the servers, then to the clients.
     pub directions: Vec<StreamOutcome>,
+    /// The receiver, where it is on another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<String>,
+    /// Its clock; none where there is no such receiver, or the offset is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockOutcome>,
     /// Whether it may be believed.
     pub valid: bool,
     /// Why not.
@@ -176,6 +183,24 @@ pub struct Outcome {
     pub fault: Option<FaultTruth>,
     /// Rows of the table of frames, and frames that have none.
     pub rows: [u64; 2],
+}
+
+/// The clock of a receiver on another host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOutcome {
+    /// What it shows minus what this host's shows at the end of the trial, ns.
+    pub offset_ns: i64,
+    /// By how much that, and with it every delay, may have been wrong at any time of the trial, ns.
+    pub uncertainty_ns: u64,
+    /// Exchanges of messages by which it was found.
+    pub exchanges: u64,
+}
+
+impl From<ClockSeen> for ClockOutcome {
+    fn from(seen: ClockSeen) -> ClockOutcome {
+        let ClockSeen { offset, exchanges } = seen;
+        ClockOutcome { offset_ns: offset.ns, uncertainty_ns: offset.uncertainty_ns, exchanges }
+    }
 }
 
 /// The fault box's own counts.

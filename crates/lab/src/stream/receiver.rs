@@ -16,6 +16,7 @@ use nilometer_profile::{Delays, Direction};
 use nilometer_stat::Histogram;
 use nilometer_wire::{Span, Time};
 
+use super::arrival_source::ArrivalSource;
 use super::live::LiveStream;
 use super::pacer::Paced;
 use super::rows::Rows;
@@ -40,7 +41,7 @@ pub(super) struct StreamAccount<'a> {
     pub maker: &'a FrameMaker,
     pub ledger: Ledger,
     pub departures: Departures,
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalSource,
     /// At the sender's end; none where the other stream's are taken there.
     pub returned: Option<Arrivals>,
     /// Frames that were only counted.
@@ -144,7 +145,7 @@ impl StreamAccount<'_> {
             let (direction, watch) = (told.direction, &mut *told.watch);
             returned.drain(|arrival| watch.sent_back(direction, time(arrival.stamp_ns)))?;
         }
-        if let Arrivals::Counted(_) = arrivals {
+        if !arrivals.is_stamped() {
             self.counted += came as u64;
             told.live.received.fetch_add(came as u64, Ordering::Relaxed);
         }

@@ -1,5 +1,6 @@
 //! `stream run`: a calibration over the bare wire, the device, the result and its directory.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use nilometer_linux::idle_states::AwakeProcessors;
 use nilometer_linux::privilege;
 use nilometer_linux::scheduling::{Class, Timed};
 use nilometer_linux::stamp::{Departures, Stamping, monotonic_ns};
-use nilometer_linux::testbed::{CLIENT_INTERFACE, Testbed};
+use nilometer_linux::testbed::{CLIENT_INTERFACE, HostSide, Testbed};
 use nilometer_profile::Direction;
 use nilometer_profile::stream::StreamSettings;
 use nilometer_profile::stream::validity::Bounds;
@@ -23,13 +24,14 @@ use nilometer_wire::Span;
 use super::added::AddedDelay;
 use super::config::{StampChoice, StreamConfig};
 use super::device::{Asked, Device, DeviceSeen, testbed_config};
-use super::ends::of_testbed;
+use super::ends::{of_testbed, of_two_hosts};
 use super::live::{HEADING, Lines, Live};
 use super::outcome::{
-    FORMAT, FaultTruth, Outcome, Stamps, StreamOutcome, WireOutcome, noise_ns, together,
+    ClockOutcome, FORMAT, FaultTruth, Outcome, Stamps, StreamOutcome, WireOutcome, noise_ns, together,
 };
 use super::page;
 use super::receiver::Reading;
+use super::remote::RemoteEnd;
 use super::rows::{ROWS_FILE, Rows, estimate_bytes};
 use super::transmit::{Transmit, transmit};
 use super::trial::{Instrument, Seen, Trial, new_run, play};
@@ -129,6 +131,9 @@ pub(super) fn through(
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
+    if let Some(receiver) = asked.receiver {
+        return between_hosts(asked, receiver, (streams, instrument, wait), rows, (lines, stop));
+    }
     let config = testbed_config(asked);
     let mut testbed = Testbed::build(&config)?;
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
@@ -146,6 +151,30 @@ pub(super) fn through(
         Ok((seen, device.stop()?))
     })();
     for problem in testbed.give_back()? {
+        say!("warning: not put back: {problem}");
+    }
+    played
+}
+
+/// The same through a device between this host and a receiver on another one.
+fn between_hosts(
+    asked: &Asked,
+    receiver: SocketAddr,
+    (streams, instrument, wait): (&[StreamSettings], Instrument, Span),
+    rows: Option<&Rows>,
+    (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
+) -> Result<(Seen, DeviceSeen)> {
+    let config = testbed_config(asked);
+    let remote = RemoteEnd::connect(receiver, asked.is_transparent())?;
+    let mut client = HostSide::build(&config, 0)?;
+    let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
+    let played = (|| {
+        let ends = of_two_hosts(&client, &remote, &config)?;
+        let (stay, apart, run) = (Span::ZERO, &[][..], new_run());
+        let trial = Trial { ends: &ends, streams, instrument, stay, apart, run, wait, rows };
+        Ok((between(&trial, &timed, (lines, &|_| {}), stop)?, DeviceSeen::default()))
+    })();
+    for problem in client.give_back()? {
         say!("warning: not put back: {problem}");
     }
     played
@@ -211,7 +240,8 @@ fn calibrated(
     instrument: Instrument,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<(WireOutcome, Seen)>> {
-    if config.calibration == 0.0 || config.dut == DutKind::Wire {
+    // (A bare wire of this host says nothing about a receiver on another.)
+    if config.calibration == 0.0 || config.dut == DutKind::Wire || config.receiver.is_some() {
         return Ok(None);
     }
     let length = Span::from_secs_f64(config.calibration.min(config.seconds));
@@ -250,7 +280,8 @@ pub fn run(
     let asked = Asked::new(config)?;
     if let Some(external) = &asked.external {
         privilege::acquire_root("dut external")?;
-        external.interfaces().into_iter().try_for_each(|it| ensure_lendable(it))?;
+        let here = external.interfaces().into_iter().filter(|it| !it.is_empty());
+        here.into_iter().try_for_each(|it| ensure_lendable(it))?;
     }
     if let Some(out) = &options.out {
         Directory::check(out, options.force)?;
@@ -284,9 +315,11 @@ pub fn run(
         wire: calibrated.as_ref().map(|(wire, _)| wire.clone()),
         ring: [0, instrument.ring_slots as u64],
         fault: device.fault.map(truth),
+        receiver: config.receiver.clone(),
+        clock: seen.clock.map(ClockOutcome::from),
         ..Outcome::default()
     };
-    outcome.stamps.pair[1] = seen.arrivals.to_owned();
+    outcome.stamps.pair[1].clone_from(&seen.arrivals);
     if transmit != Transmit::Socket {
         LIVE_STAMP.clone_into(&mut outcome.stamps.pair[0]);
     }

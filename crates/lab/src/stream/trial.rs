@@ -26,10 +26,12 @@ use nilometer_stat::Histogram;
 use nilometer_wire::{Span, Time};
 
 use super::checks::{MachineSeen, Watch};
-use super::ends::{End, source};
+use super::arrival_source::ArrivalSource;
+use super::ends::{End, LocalPort, Port, source};
 use super::live::Live;
 use super::pacer::{Paced, pace, pace_live};
 use super::receiver::{Patience, Reading, StreamAccount, receive};
+use super::remote::ClockSeen;
 use super::rows::Rows;
 use super::transmit::{self, Transmit};
 
@@ -119,9 +121,11 @@ pub struct Seen {
     /// By stream.
     pub streams: Vec<StreamSeen>,
     /// What took the stamps of arrivals, in words.
-    pub arrivals: &'static str,
-    /// What happened to the machine.
+    pub arrivals: String,
+    /// What happened to the machine, or to the worse of two.
     pub machine: MachineSeen,
+    /// The receiver's clock, where that is another host with a known offset.
+    pub clock: Option<ClockSeen>,
 }
 
 impl Seen {
@@ -148,14 +152,15 @@ pub fn play(
     began: impl FnOnce(u64),
     (live, stop): (&Live, &AtomicBool),
 ) -> Result<Seen> {
-    let makers: Vec<FrameMaker> = trial.streams.iter().map(|stream| maker(trial, stream)).collect();
+    let makers = trial.streams.iter().map(|stream| maker(trial, stream));
+    let makers: Vec<FrameMaker> = makers.collect::<Result<_>>()?;
     let (mut accounts, mut sendings) = (Vec::new(), Vec::new());
     for (way, maker) in makers.iter().enumerate() {
         let (departures, sending) = departures(trial, way, maker)?;
         accounts.push(account(trial, way, (maker, departures), live)?);
         sendings.push(sending);
     }
-    let arrivals = accounts[0].arrivals.described();
+    let arrivals = accounts[0].arrivals.described().to_owned();
     let watch = Watch::begin()?;
     let origin_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     began(origin_ns);
@@ -174,7 +179,8 @@ pub fn play(
             .map(|(way, (maker, sending))| {
                 scope.spawn(move || {
                     let live = (&live.streams[way], stop);
-                    send(&ends[way], (maker, sending), origin_ns, (timed, apart), live)
+                    let end = ends[way].local()?;
+                    send(end, (maker, sending), origin_ns, (timed, apart), live)
                 })
             })
             .collect();
@@ -198,13 +204,18 @@ pub fn play(
     received.context("the receiver failed")?;
     let paced: Result<Vec<Paced>> =
         paced.map_err(|_| anyhow!("a pacer panicked"))?.into_iter().collect();
-    let (paced, machine) = (paced.context("the pacer failed")?, watch.end()?);
+    let (paced, mut machine) = (paced.context("the pacer failed")?, watch.end()?);
+    for account in &mut accounts {
+        machine = machine.and(&account.arrivals.machine()?);
+    }
+    let clock = accounts[0].arrivals.clock();
     let is_stopped = stop.load(Ordering::Relaxed);
     let seen = accounts.into_iter().zip(paced);
     let streams = seen.map(|(account, paced)| {
         judged(account, paced, &machine, &trial.instrument.bounds, is_stopped)
     });
-    Ok(Seen { run: trial.run, streams: streams.collect::<Result<_>>()?, arrivals, machine })
+    let streams = streams.collect::<Result<_>>()?;
+    Ok(Seen { run: trial.run, streams, arrivals, machine, clock })
 }
 
 /// A run number for the tags of a trial: another one each time, so that frames of an earlier run that a
@@ -213,10 +224,11 @@ pub fn new_run() -> u32 {
     RandomState::new().hash_one("run") as u32
 }
 
-fn maker(trial: &Trial<'_>, stream: &StreamSettings) -> FrameMaker {
+fn maker(trial: &Trial<'_>, stream: &StreamSettings) -> Result<FrameMaker> {
     let [from, to] = directed(trial, stream.stream.into());
     let flows = Flows { from: from.network, to: to.network, seed: stream.seed };
-    FrameMaker::new(from.link(), &flows, stream.flows, trial.run, stream.stream)
+    let link = from.local()?.link();
+    Ok(FrameMaker::new(link, &flows, stream.flows, trial.run, stream.stream))
 }
 
 /// The end that a stream comes from, and that to which it goes.
@@ -252,7 +264,7 @@ enum Sending {
 
 /// The departure stamps, and the sender.
 fn departures(trial: &Trial<'_>, way: usize, maker: &FrameMaker) -> Result<(Departures, Sending)> {
-    let (stream, end) = (&trial.streams[way], &trial.ends[way]);
+    let (stream, end) = (&trial.streams[way], trial.ends[way].local()?);
     let kept = (stream.pps * DEPARTURES_S) as usize;
     let kept = kept.next_power_of_two().clamp(DEPARTURES[0], DEPARTURES[1]);
     let Transmit::Live { batch } = trial.instrument.transmit else {
@@ -283,9 +295,13 @@ fn account<'a>(
     let run = maker.run();
     let watched = Watched { run, source: source(from.network) };
     let frame_bytes_max = usize::from(stream.longest_bytes());
-    let arrivals = to.namespace.enter(|| {
-        Arrivals::open(&to.interface, watched, (ring_slots, frame_bytes_max), stamping)
-    })?;
+    let room = (ring_slots, frame_bytes_max);
+    let arrivals = match &to.port {
+        Port::Here(port) => ArrivalSource::Here(
+            port.namespace.enter(|| Arrivals::open(&port.interface, watched, room, stamping))?,
+        ),
+        Port::Elsewhere(end) => ArrivalSource::Elsewhere(end.arrivals(watched, room, stamping)?),
+    };
     let returned = returned(trial, way, watched)?;
     let wait = trial.stay + trial.wait;
     let open = stream.pps * wait.as_secs_f64() * 1.5;
@@ -314,7 +330,7 @@ fn account<'a>(
 
 /// The stamps of frames that come back to the sender's end, where nothing else is received there.
 fn returned(trial: &Trial<'_>, way: usize, watched: Watched) -> Result<Option<Arrivals>> {
-    let (stamping, end) = (trial.instrument.stamping, &trial.ends[way]);
+    let (stamping, end) = (trial.instrument.stamping, trial.ends[way].local()?);
     if stamping != Stamping::Driver || trial.streams.len() > 1 {
         return Ok(None);
     }
@@ -325,7 +341,7 @@ fn returned(trial: &Trial<'_>, way: usize, watched: Watched) -> Result<Option<Ar
 
 /// Sends a stream on this thread, which has a processor of its own where there are two.
 fn send(
-    end: &End<'_>,
+    end: &LocalPort<'_>,
     (maker, sending): (&FrameMaker, Sending),
     origin_ns: u64,
     (timed, apart): (&Timed, &[i32]),
@@ -356,7 +372,7 @@ fn judged(
     bounds: &Bounds,
     is_stopped: bool,
 ) -> Result<StreamSeen> {
-    let is_stamped = !matches!(account.arrivals, Arrivals::Counted(_));
+    let is_stamped = account.arrivals.is_stamped();
     if is_stamped {
         account.finish(&paced);
     }
@@ -385,6 +401,7 @@ fn judged(
         overflow: counts.overflow,
         late: account.ledger.late(),
         imbalance: counts.balance().err(),
+        clock_inconsistent: account.arrivals.is_clock_inconsistent(),
         interrupted: is_stopped,
     };
     let mut why = reasons(&seen, bounds);

@@ -72,7 +72,30 @@ impl ExternalSection {
     /// # Errors
     /// What is missing or malformed, and what to do.
     pub fn check(&self) -> Result<()> {
-        let sides = ["client", "server"];
+        self.ensure_given(&["client", "server"])?;
+        ensure!(
+            !self.transparent || self.client_interface != self.server_interface,
+            "{} is given for both sides: a device that forwards by Ethernet addresses stands between two interfaces",
+            self.client_interface
+        );
+        self.check_macs()
+    }
+
+    /// The same where the servers' side is another host's.
+    ///
+    /// # Errors
+    /// As [`ExternalSection::check`].
+    pub fn check_clients_side(&self) -> Result<()> {
+        self.ensure_given(&["client"])?;
+        ensure!(
+            self.server_interface.is_empty() && self.server_device_mac.is_none(),
+            "--server-interface (external.server_interface, external.server_device_mac) is at the other host, where \
+             --receiver (receiver) is: leave it out"
+        );
+        self.check_macs()
+    }
+
+    fn ensure_given(&self, sides: &[&str]) -> Result<()> {
         for (interface, side) in self.interfaces().into_iter().zip(sides) {
             ensure!(
                 !interface.is_empty(),
@@ -80,13 +103,12 @@ impl ExternalSection {
                  the device's {side}s' side"
             );
         }
-        ensure!(
-            !self.transparent || self.client_interface != self.server_interface,
-            "{} is given for both sides: a device that forwards by Ethernet addresses stands between two interfaces",
-            self.client_interface
-        );
+        Ok(())
+    }
+
+    fn check_macs(&self) -> Result<()> {
         let macs = [&self.client_device_mac, &self.server_device_mac];
-        for (text, side) in macs.into_iter().zip(sides) {
+        for (text, side) in macs.into_iter().zip(["client", "server"]) {
             let Some(text) = text else { continue };
             parse_mac(text).with_context(|| format!("external.{side}_device_mac"))?;
             ensure!(

@@ -44,7 +44,7 @@ impl External {
 
 /// Sets a borrowed interface to the lab's MTU. An interface in front of the device with a path, and a card that hosts
 /// share, also receive frames that are addressed to others.
-fn prepare(loan: &Loan<'_>, mtu_bytes: u32) -> Result<()> {
+pub(super) fn prepare(loan: &Loan<'_>, mtu_bytes: u32) -> Result<()> {
     loan.namespace.enter(|| {
         let mut netlink = Netlink::open()?;
         let own_bytes = netlink.link(loan.called)?.mtu_bytes;

@@ -26,6 +26,7 @@ pub mod profile;
 pub mod report;
 pub mod route;
 pub mod shell;
+mod receive;
 mod side_by_side;
 pub mod simulate;
 mod stated;

@@ -12,7 +12,7 @@ use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::stream::added::AddedDelay;
 use nilometer_lab::stream::config::{StampChoice, StreamConfig};
 use nilometer_lab::stream::derive;
-use nilometer_lab::stream::outcome::{Outcome, StreamOutcome};
+use nilometer_lab::stream::outcome::{ClockOutcome, Outcome, StreamOutcome};
 use nilometer_lab::stream::pattern::Pattern;
 use nilometer_lab::stream::run::{RunOptions, run as run_stream};
 use nilometer_lab::stream::transmit::TransmitChoice;
@@ -23,6 +23,7 @@ use nilometer_report::format::{count, significant, time_ns};
 
 use super::Exit;
 use super::device::Dut;
+use super::receive::{self, ReceiveArgs};
 use super::table::fact;
 use super::typed::command_line;
 use super::wiring::Interfaces;
@@ -38,6 +39,8 @@ pub struct StreamArgs {
 enum StreamCommand {
     /// Send frames at their times, account for every one, and say whether the trial may be believed.
     Run(Box<RunArgs>),
+    /// Receive another host's streams at an interface of this one (its `stream run --receiver`), and send it each frame's stamp.
+    Receive(ReceiveArgs),
     /// Write the STREAM.tomls that put the bit rate of a lab run on a device by bursts and sizes of their own (Harpoon, 6.3).
     Derive(DeriveArgs),
 }
@@ -75,6 +78,9 @@ struct RunArgs {
     fault: Option<FaultSpec>,
     #[command(flatten)]
     interfaces: Interfaces,
+    /// The receiver behind the device `external`, on another host (`stream receive`), in place of --server-interface.
+    #[arg(long, value_name = "HOST:PORT")]
+    receiver: Option<String>,
     /// The rules of the device `nftables`, as `nft -f` reads them; a stateful firewall where absent. Means `--dut nftables`.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -158,6 +164,7 @@ impl RunArgs {
             config.fault = Some(fault);
         }
         config.router = self.router.clone().or(config.router);
+        config.receiver = self.receiver.clone().or(config.receiver);
         config.pps = self.pps.or(config.pps);
         config.both |= self.both;
         config.flows = self.flows.unwrap_or(config.flows);
@@ -181,6 +188,7 @@ impl RunArgs {
 pub fn run(args: StreamArgs) -> Result<Exit> {
     let args = match args.command {
         StreamCommand::Run(args) => args,
+        StreamCommand::Receive(args) => return receive::run(&args),
         StreamCommand::Derive(args) => return derived(&args),
     };
     let config = args.configuration()?;
@@ -245,6 +253,12 @@ fn told(outcome: &Outcome) -> String {
     if let Some(AddedDelay { p50, .. }) = outcome.added_ns {
         let [ns, low, high] = [p50.ns, p50.low_ns, p50.high_ns].map(|ns| time_ns(ns as f64));
         text += &fact("device adds (p50)", format!("{ns} ({low} to {high})"));
+    }
+    if let Some(ClockOutcome { offset_ns, uncertainty_ns, exchanges }) = outcome.clock {
+        let [offset, uncertainty] =
+            [offset_ns as f64, uncertainty_ns as f64].map(|ns| time_ns(ns));
+        let ahead = format!("{offset} ± {uncertainty} by {exchanges} exchanges, and so are delays");
+        text += &fact("clock offset", ahead);
     }
     let noise = match outcome.wire.as_ref() {
         Some(wire) => wire.noise_ns,

@@ -17,7 +17,7 @@ pub(super) const INTERFACES: [&str; 4] =
 /// A host's namespace with two interfaces, and a device's behind them; both go when the value does.
 pub(super) struct Bench {
     pub(super) room: Room,
-    host: String,
+    pub(super) host: String,
     pub(super) device: String,
 }
 
@@ -48,7 +48,7 @@ impl Bench {
         Some(bench)
     }
 
-    fn in_host(&self, words: &[&str]) {
+    pub(super) fn in_host(&self, words: &[&str]) {
         ip(&[&["-n", &self.host][..], words].concat());
     }
 

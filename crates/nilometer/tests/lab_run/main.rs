@@ -12,3 +12,4 @@ mod lab_vectors;
 mod live_records;
 mod stream;
 mod stream_trials;
+mod two_hosts;

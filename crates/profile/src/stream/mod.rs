@@ -8,6 +8,7 @@
 //! program sees. A frame of 64 bytes is handled as 60, with an IP packet of 46 in it.
 
 pub mod capture;
+pub mod clock_offset;
 pub mod comb;
 pub mod flows;
 pub mod frame;

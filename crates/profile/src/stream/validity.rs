@@ -70,6 +70,8 @@ pub struct Observations {
     pub late: u64,
     /// The ledger, where it does not balance.
     pub imbalance: Option<Imbalance>,
+    /// The clocks of the two hosts contradict each other ([`super::clock_offset`]).
+    pub clock_inconsistent: bool,
     /// The receiver was stopped, or ended before all frames had arrived.
     pub interrupted: bool,
 }
@@ -113,6 +115,8 @@ pub enum Reason {
     Late(u64),
     /// The ledger does not balance.
     Imbalance(Imbalance),
+    /// The offset between the clocks of the two hosts is not known.
+    Clock,
     /// The trial was interrupted.
     Interrupted,
     /// Nothing was sent.
@@ -175,6 +179,9 @@ impl fmt::Display for Reason {
                 write!(out, "late arrivals: {frames} frames came after the wait for them was over")
             }
             Reason::Imbalance(imbalance) => write!(out, "the ledger does not balance: {imbalance}"),
+            Reason::Clock => out.write_str(
+                "clock offset: a clock of the two hosts was stepped, or drifts by more than 200 µs in a second",
+            ),
             Reason::Interrupted => out.write_str("the trial was interrupted"),
             Reason::Nothing => out.write_str("no frame was sent"),
         }
@@ -211,6 +218,7 @@ pub fn reasons(seen: &Observations, bounds: &Bounds) -> Vec<Reason> {
         count(seen.overflow, Reason::Overflow),
         count(seen.late, Reason::Late),
         seen.imbalance.map(Reason::Imbalance),
+        seen.clock_inconsistent.then_some(Reason::Clock),
         (behind && seen.sent > 0).then_some(Reason::Behind { due: seen.due, sent: seen.sent }),
         has_slipped.then_some(slip),
         (seen.stolen_share > bounds.stolen_share).then_some(Reason::Stolen(seen.stolen_share)),
@@ -262,6 +270,7 @@ mod tests {
             (Observations { overflow: 1, ..fine }, "window overflow: 1"),
             (Observations { late: 1, ..fine }, "late arrivals: 1"),
             (Observations { imbalance, ..fine }, "does not balance"),
+            (Observations { clock_inconsistent: true, ..fine }, "clock offset"),
             (Observations { interrupted: true, ..fine }, "interrupted"),
             (Observations { due: 0, sent: 0, slipped: 0, ..fine }, "no frame was sent"),
         ] {

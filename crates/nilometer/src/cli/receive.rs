@@ -1,0 +1,75 @@
+//! `nilometer stream receive`: the far end of another host's streams.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use nilometer_files::said::plain;
+use nilometer_files::say;
+use nilometer_lab::stream::remote::{ReceiverOptions, SessionSeen, serve};
+use nilometer_lab::trial::signals;
+use nilometer_linux::{borrowed, privilege};
+use nilometer_report::format::count;
+use serde::Serialize;
+
+use super::Exit;
+
+/// Arguments of `nilometer stream receive`.
+#[derive(Debug, Args)]
+pub struct ReceiveArgs {
+    /// The interface of this host that leads to the servers' side of the device.
+    #[arg(long, value_name = "IF")]
+    interface: String,
+    /// Where the sender's host connects: an address of a network that is not under test. Anyone who can connect may use
+    /// the interface, so do not listen on a public network.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// End after one trial.
+    #[arg(long)]
+    once: bool,
+    /// Print one JSON object for each trial.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints of a trial.
+#[derive(Serialize)]
+struct Line {
+    peer: String,
+    run: u32,
+    received: u64,
+    lost: u64,
+}
+
+/// Runs `nilometer stream receive`.
+///
+/// # Errors
+/// When the interface cannot be lent, or the address cannot be listened on.
+pub fn run(args: &ReceiveArgs) -> Result<Exit> {
+    privilege::acquire_root("stream receive")?;
+    borrowed::ensure_lendable(&args.interface)?;
+    let stop = signals::stop_flag()?;
+    let ReceiveArgs { interface, listen, once, .. } = args;
+    let options = ReceiverOptions { interface: interface.clone(), listen: *listen, once: *once };
+    let ready = |address| say!("receiving from {} for senders that connect to {address}", plain(interface));
+    let each = |seen: Result<SessionSeen>| match seen {
+        Ok(seen) => tell(&seen, args.json),
+        Err(why) => say!("warning: {why:#}"),
+    };
+    serve(&options, (ready, each), &stop)?;
+    Ok(Exit::Done)
+}
+
+fn tell(seen: &SessionSeen, is_json: bool) {
+    for problem in &seen.not_restored {
+        say!("warning: not put back: {problem}");
+    }
+    let SessionSeen { peer, run, received, lost, .. } = seen;
+    if is_json {
+        let line = Line { peer: peer.to_string(), run: *run, received: *received, lost: *lost };
+        println!("{}", serde_json::to_string(&line).context("a line is JSON").unwrap_or_default());
+    } else {
+        let (received, lost) = (count(*received), count(*lost));
+        println!("{peer}: {received} frames received, {lost} not (the ring was full)");
+    }
+}
