@@ -21,32 +21,32 @@ const NAME_BYTES_MAX: usize = 64;
 /// The longest configuration, bytes.
 pub const CONFIGURATION_BYTES_MAX: usize = 16 << 10;
 
-/// `[[plugin]]`: an instance of a plugin class, to which filters with the action `active` hand packets.
+/// `[[plugin]]`: an instance of a plugin class; filters with the action `active` pass packets to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PluginSection {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its class: the name of a built-in one or of one that was installed (`nilometer plugin install`), `NAME` in its
-    /// newest version or `NAME@VERSION`.
+    /// Its class, built in or installed (`nilometer plugin install`): `NAME` for the newest version, or
+    /// `NAME@VERSION`.
     pub class: String,
-    /// What the class is configured with, in its own words.
+    /// Configuration, in the format that the class defines.
     #[serde(default)]
     pub configuration: String,
-    /// What becomes of packets once it was cut off, because it trapped or used up its budget.
+    /// Action for packets after the instance was disabled because it trapped or exceeded its budget.
     #[serde(default)]
     pub on_fault: FaultPolicy,
 }
 
 nilometer_wire::named! {
-    /// What becomes of the packets of a plugin that was cut off.
+    /// Action for the packets of a disabled plugin.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum FaultPolicy {
-        /// They are dropped.
+        /// Drop them.
         #[default]
         Drop = "drop",
-        /// They go on as though it were not in the chain.
+        /// Pass them on as if the plugin were not in the chain.
         Bypass = "bypass",
     }
 }

@@ -11,13 +11,14 @@ use nilometer_profile::stream::{Even, StreamSettings};
 use serde::{Deserialize, Serialize};
 
 nilometer_wire::named! {
-    /// How frames are to be sent.
+    /// How frames are transmitted.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum TransmitChoice {
-        /// As live frames where more than 500,000 a second are offered and the pattern allows it.
+        /// XDP live frames if more than 500,000 frames/s are offered and the pattern allows it, otherwise a packet
+        /// socket.
         Best = "best",
-        /// By a packet socket.
+        /// Through a packet socket.
         Socket = "socket",
         /// As XDP live frames.
         Live = "live",

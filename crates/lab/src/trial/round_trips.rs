@@ -27,16 +27,16 @@ use crate::device::spec::FaultSpec;
 /// The longest one-way delay that is plausible for a connection, ns.
 const WAY_MAX_NS: u64 = 5_000_000_000;
 
-/// When the original's round trips are played.
+/// When the original's round-trip times are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PlayRoundTrips {
-    /// Where handshakes of the part tell any, no other path is given and both sides of the device are the lab's.
+    /// If handshakes in the part show any, no other path is configured and the lab owns both sides of the device.
     #[default]
     Auto,
-    /// As `auto`, and a run in which they cannot be played is refused.
+    /// As `auto`, but a run that cannot play them is refused.
     Always,
-    /// Not: hosts are microseconds apart.
+    /// Never: hosts are microseconds apart.
     Never,
 }
 
