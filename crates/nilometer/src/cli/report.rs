@@ -12,13 +12,13 @@ use nilometer_report as report;
 /// Arguments of `nilometer report`.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Directory of results, as `lab run --out` wrote it.
+    /// Directory of results from `lab run --out`.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the page goes; DIR/report.html by default.
+    /// Output file; DIR/report.html by default.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print one JSON object instead of the path alone.
+    /// Print one JSON object instead of the path.
     #[arg(long)]
     json: bool,
 }

@@ -22,15 +22,15 @@ const ZIPF_COUNTS: f64 = 1e9;
 /// Arguments of `nilometer model new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// The model's file.
+    /// Output file.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Bytes of a file. LAW is exponential:mean=M, lognormal:mu=M,sigma=S,
-    /// pareto:index=A,min=X, weibull:shape=K,scale=L, each with max=X if wanted,
-    /// or table:FILE (lines of a value and its cumulative share, or of values alone).
+    /// Distribution of file sizes in bytes. LAW is exponential:mean=M, lognormal:mu=M,sigma=S, pareto:index=A,min=X,
+    /// weibull:shape=K,scale=L, each with optional max=X, or table:FILE (lines of a value and its cumulative share,
+    /// or of values alone).
     #[arg(long, value_name = "LAW")]
     file_size: String,
-    /// Seconds between connections of a session, likewise.
+    /// Distribution of the seconds between connections of a session, likewise.
     #[arg(long, value_name = "LAW")]
     inter_connection: String,
     /// Active sessions of each interval.
@@ -39,13 +39,13 @@ pub struct NewArgs {
     /// IntervalDuration, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
     interval: f64,
-    /// Clients, of Zipf's law.
+    /// Number of clients, with Zipf popularity.
     #[arg(long, value_name = "N", default_value_t = 254, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX as i64))]
     sources: u32,
-    /// Servers, of Zipf's law.
+    /// Number of servers, with Zipf popularity.
     #[arg(long, value_name = "N", default_value_t = 254, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX as i64))]
     destinations: u32,
-    /// The exponent of Zipf's law; 0 makes all addresses equally popular.
+    /// Exponent of Zipf's law; with 0 all addresses are equally popular.
     #[arg(long, value_name = "S", default_value_t = 1.0, allow_negative_numbers = true)]
     zipf: f64,
     /// Replace an existing file.

@@ -18,13 +18,13 @@ const SHOWN: usize = 100;
 /// What is printed as JSON where it is not said: as many as the API gives at once.
 const SHOWN_AS_JSON: usize = 1_000;
 
-/// How much of a list is printed.
+/// How many items are printed.
 #[derive(Debug, Args)]
 pub struct Extent {
-    /// At most so many; without it 100, or 1,000 with --json.
+    /// Maximum number of items; 100 by default, 1,000 with --json.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     most: Option<u32>,
-    /// All of them, however many there are.
+    /// Print all items.
     #[arg(long, conflicts_with = "most")]
     all: bool,
 }
