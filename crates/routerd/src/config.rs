@@ -418,7 +418,9 @@ impl RouterConfig {
             (Some(names), None) => ports(names, "filter.inputs").map(Side::Input),
             (None, Some(names)) => ports(names, "filter.outputs").map(Side::Output),
             (Some(_), Some(_)) => {
-                bail!("filter: give inputs or outputs; a packet meets filters of each side in turn")
+                bail!(
+                    "filter: give inputs or outputs; packets pass the filters of both sides in turn"
+                )
             }
         }
     }

@@ -214,7 +214,9 @@ fn ports(key: &str, text: &Option<String>) -> Result<Ports> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let both = first.trim().parse().ok().zip(last.trim().parse().ok());
     let range = both.and_then(|(first, last)| Ports::new(first, last));
-    range.ok_or_else(|| anyhow!("filter.{key}: `{text}` is no port, and no range as 1024-65535 is"))
+    range.ok_or_else(|| {
+        anyhow!("filter.{key}: `{text}` is neither a port nor a range such as 1024-65535")
+    })
 }
 
 fn protocol(text: &Option<String>) -> Result<Octet> {

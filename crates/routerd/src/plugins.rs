@@ -87,7 +87,7 @@ impl PluginSection {
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         ensure!(
             !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_of_name),
-            "plugin.name: {name:?} is no name; give up to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"
+            "plugin.name: {name:?} is not a name; give up to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"
         );
         let bytes = self.configuration.len();
         ensure!(
@@ -134,7 +134,8 @@ fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
     let (name, version) = match name.split_once('@') {
         None => (name, None),
         Some((name, version)) => {
-            let read = version.parse().map_err(|why| anyhow!("{version:?} is no version: {why}"));
+            let read =
+                version.parse().map_err(|why| anyhow!("{version:?} is not a version: {why}"));
             (name, Some(read?))
         }
     };

@@ -93,7 +93,7 @@ impl ReservationsSection {
         );
         match self.plugins.iter().find(|name| !is_class_name(name)) {
             Some(wrong) => {
-                bail!("reservations.plugins: {wrong:?} is no class; give names without versions")
+                bail!("reservations.plugins: {wrong:?} is not a class; give names without versions")
             }
             None => Ok(()),
         }

@@ -142,23 +142,29 @@ pub type PortCounter =
 
 /// Counters of a port that only grow.
 pub const PORT_TOTALS: [PortCounter; 5] = [
-    ("in_packets", "IN packets", "Frames that came.", &[If(11), IfX(7)], |port| port.in_packets),
-    ("in_bytes", "IN bytes", "Their bytes.", &[If(10), IfX(6)], |port| port.in_bytes),
-    ("out_packets", "OUT packets", "Frames that left.", &[If(17), IfX(11)], |port| {
+    ("in_packets", "IN packets", "Frames received.", &[If(11), IfX(7)], |port| port.in_packets),
+    ("in_bytes", "IN bytes", "Bytes received.", &[If(10), IfX(6)], |port| port.in_bytes),
+    ("out_packets", "OUT packets", "Frames transmitted.", &[If(17), IfX(11)], |port| {
         port.out_packets
     }),
-    ("out_bytes", "OUT bytes", "Their bytes.", &[If(16), IfX(10)], |port| port.out_bytes),
-    ("shortcut_packets", "SHORTCUT packets", "Those of them past the pipeline.", &[], |port| {
+    ("out_bytes", "OUT bytes", "Bytes transmitted.", &[If(16), IfX(10)], |port| port.out_bytes),
+    ("shortcut_packets", "SHORTCUT packets", "Frames transmitted by shortcuts.", &[], |port| {
         port.shortcut_packets
     }),
 ];
 
 /// Those that rise and fall.
 pub const PORT_LEVELS: [PortCounter; 2] = [
-    ("waiting_packets", "WAITING packets", "Packets at the output.", &[QueueLevel(3)], |port| {
-        port.waiting_packets
+    (
+        "waiting_packets",
+        "WAITING packets",
+        "Packets waiting at the output.",
+        &[QueueLevel(3)],
+        |port| port.waiting_packets,
+    ),
+    ("waiting_bytes", "WAITING bytes", "Bytes waiting at the output.", &[QueueLevel(4)], |port| {
+        port.waiting_bytes
     }),
-    ("waiting_bytes", "WAITING bytes", "Their bytes.", &[QueueLevel(4)], |port| port.waiting_bytes),
 ];
 
 /// Packets discarded at a port, by reason: the key, as above, the part that discarded them, what is
@@ -174,7 +180,7 @@ pub type PortLosses = (
 /// All losses at a port, in the order of a packet's path. An object named by two of them has the sum of both.
 pub const PORT_LOSSES: [PortLosses; 4] = [
     ("lost", "the device", "Frames that the device lost.", &[If(14)], |port| &port.lost),
-    ("discards", "the router", "Packets that came and were discarded.", &[If(13)], |port| {
+    ("discards", "the router", "Received packets that were discarded.", &[If(13)], |port| {
         &port.discards
     }),
     (

@@ -103,7 +103,9 @@ pub enum NoHurst {
 impl fmt::Display for NoHurst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoHurst::NoPackets => "no stamped packets were read, and flow records do not tell",
+            NoHurst::NoPackets => {
+                "no packets with timestamps were read, and flow records do not contain them"
+            }
             NoHurst::OnlySome => "a part of the input is flow records, or packets without stamps",
             NoHurst::TooFarApart => "the stamps of the packets are more than twelve days apart",
             NoHurst::TooShort => "the capture is too short, or has too few packets",
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_sentence_of_its_own() {
         let said = |why: NoHurst| alloc::format!("{why}");
-        assert!(said(NoHurst::NoPackets).starts_with("no stamped packets"));
+        assert!(said(NoHurst::NoPackets).starts_with("no packets with timestamps"));
         assert!(said(NoHurst::OnlySome).starts_with("a part of the input"));
         assert!(said(NoHurst::TooFarApart).contains("twelve days"));
         assert!(said(NoHurst::TooShort).contains("too short"));

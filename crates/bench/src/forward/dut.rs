@@ -215,7 +215,7 @@ fn start_router(site: &Site, variant: Variant, seed: u64) -> Result<Device> {
             let routes = &mut driver.router_mut().tables_mut().routes4;
             let mut found = [None];
             routes.look_up(&[0xc613_0001], &mut found);
-            let found = found[0].ok_or_else(|| anyhow!("there is no route to be constant"))?;
+            let found = found[0].ok_or_else(|| anyhow!("no_lookup has no route"))?;
             *routes = Box::new(Constant(found));
             anyhow::Ok(())
         })??;

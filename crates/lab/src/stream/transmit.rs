@@ -85,7 +85,7 @@ pub fn transmit(
     if !is_live {
         let note = match why_not.filter(|_| is_fast && choice == TransmitChoice::Best) {
             Some(why) => format!("not as live frames: {why}"),
-            None => "packet socket; several frames in a call where the sender is behind".to_owned(),
+            None => "packet socket; several frames per call if the sender is late".to_owned(),
         };
         return Ok((Transmit::Socket, Transmission { by: "socket".to_owned(), batch: 1, note }));
     }

@@ -49,7 +49,7 @@ struct Packet {
 /// Writes the copies, in the order of their times.
 pub fn replicate(asked: &Packets) -> Result<()> {
     let (_, Input::Capture(mut capture)) = open::open(&asked.input, false)? else {
-        bail!("{}: is no capture", asked.input.display());
+        bail!("{}: is not a capture", asked.input.display());
     };
     let packets = read(&mut capture)?;
     write_file(&asked.output, |file| {

@@ -193,7 +193,7 @@ fn not_measured(judgement: &Judgement) -> String {
     match &judgement.not_measured[..] {
         [] => String::new(),
         laws => format!(
-            "Not measured, because what was read does not tell them: {}.",
+            "Not measured, because the inputs do not contain them: {}.",
             laws.join(", ").replace('_', " ")
         ),
     }

@@ -181,7 +181,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3_600.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m or h")),
+        unit => return Err(format!("`{unit}` is not a unit of time; use ms, s, m or h")),
     };
     let value: f64 = digits.parse().map_err(|_| "give a time such as 15s or 30m".to_owned())?;
     let value_s = value * seconds;

@@ -230,7 +230,7 @@ impl RunArgs {
         let inputs: Vec<PathBuf> = inputs.into_iter().chain(&self.input).cloned().collect();
         if !inputs.is_empty() {
             if self.model.is_some() {
-                bail!("a model that is given (--model) is played as it is: give no input");
+                bail!("--model plays a finished model: give no input");
             }
             config.input = inputs;
         }
@@ -306,7 +306,7 @@ fn run_lab(args: &RunArgs) -> Result<Exit> {
     };
     print(&outcome, args.json)?;
     if let Some(kept) = interrupted {
-        say!("interrupted; what was measured until then is kept in {}", kept.display());
+        say!("interrupted; partial results are kept in {}", kept.display());
         return Ok(Exit::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome, &args.bounds()) } else { Vec::new() };
@@ -320,7 +320,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Exit> {
     let (whole, kept) = match ended {
         EndedRow::Made(whole, kept) => (whole, kept),
         EndedRow::Early(partial) => {
-            say!("interrupted in the first run; what there was is kept in {}", partial.display());
+            say!("interrupted in the first run; partial results are kept in {}", partial.display());
             return Ok(Exit::Interrupted);
         }
     };
@@ -333,7 +333,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Exit> {
     if let Some(kept) = kept {
         let number = whole.runs.len() + 1;
         say!(
-            "interrupted in run {number}, of which what there was is kept in {}; runs that were made before: {}",
+            "interrupted in run {number}, with its partial results in {}; completed runs: {}",
             kept.display(),
             whole.runs.len()
         );
@@ -362,7 +362,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         let ratio =
             figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
         let few = match enough::is_too_few(&telling::figure(figure)) {
-            true => format!(", but {} samples are too few to tell", figure.count),
+            true => format!(", but {} samples are too few to judge", figure.count),
             false => String::new(),
         };
         print!("{}", fact(&figure.name, format!("{:.5}  {ratio}{few}", figure.distance)));

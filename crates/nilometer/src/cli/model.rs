@@ -167,7 +167,7 @@ pub fn schema() -> Result<String> {
 fn estimate(args: &EstimateArgs) -> Result<Exit> {
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
-        bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
+        bail!("`embedded` stands for the whole synthetic sample; give either it or files");
     }
     let is_xml = !embedded && has_xml(&args.input)?;
     if args.how.part.is_some() && (embedded || is_xml) {
@@ -184,7 +184,7 @@ fn merge(args: &MergeArgs) -> Result<Exit> {
         let shown = path.display();
         let mark = is_table(path)?.then(|| read_part_mark(path)).transpose()?.flatten();
         if mark.is_none() {
-            bail!("{shown}: is no part; make one with `nilometer model INPUT --part FILE`");
+            bail!("{shown}: is not a part; make one with `nilometer model INPUT --part FILE`");
         }
     }
     make(&args.parts, &args.how)
@@ -202,7 +202,7 @@ fn is_table(path: &Path) -> Result<bool> {
 fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
     if how.hold.is_some() {
         say!(
-            "warning: --hold is called --records-in-memory now; the old name goes with the next version"
+            "warning: --hold has been renamed to --records-in-memory; the old name will be removed in the next version"
         );
     }
     let asked = Asked {

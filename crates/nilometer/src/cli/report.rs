@@ -36,7 +36,7 @@ pub fn run(args: ReportArgs) -> Result<Exit> {
     }
     let page = page
         .canonicalize()
-        .with_context(|| format!("{} was written and is gone again", page.display()))?;
+        .with_context(|| format!("{} was written, and has been removed since", page.display()))?;
     if args.json {
         let verdict = report::verdict::Headline::of(&story).plain();
         println!("{}", serde_json::json!({ "report": page, "verdict": verdict }));

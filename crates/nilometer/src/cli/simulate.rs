@@ -112,7 +112,7 @@ fn template(args: &SimulateArgs) -> Result<Template> {
     };
     if args.seeds.is_some() && template.kind()? == ScenarioKind::Stress {
         bail!(
-            "{}: nothing in a stress test is left to chance, so that all seeds do the same; leave --seeds out",
+            "{}: a stress test is deterministic, so that all seeds give the same result; leave --seeds out",
             template.label
         );
     }
@@ -148,7 +148,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     if let Some(run) = performed.unbalanced.first() {
         say!(
             "{} of {} runs do not account for every packet, the first at point {} with \
-             seed {}; this is an error of the program",
+             seed {}; this is a bug",
             performed.unbalanced.len(),
             performed.result.runs,
             run.point,
@@ -159,7 +159,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     if performed.result.interrupted {
         let kept = written.map_or(String::new(), |path| format!(" in {}", path.display()));
         say!(
-            "interrupted after {} of {} runs; what was measured until then is kept{kept}",
+            "interrupted after {} of {} runs; partial results are kept{kept}",
             performed.result.runs,
             sweep.runs.len()
         );
@@ -279,7 +279,10 @@ fn with_interval(value: Option<f64>, half: Option<f64>, decimals: usize) -> Stri
 fn routed(router: &RouterResult) -> String {
     let dropped = router.dropped.iter().map(|(reason, packets)| format!(", {packets} {reason}"));
     let RouterResult { received, sent, marked, .. } = router;
-    format!("{received} packets came, {sent} left, {marked} marked{}", dropped.collect::<String>())
+    format!(
+        "{received} packets received, {sent} sent, {marked} marked{}",
+        dropped.collect::<String>()
+    )
 }
 
 fn print_table(result: &SimulationResult, axes: &[&str]) {

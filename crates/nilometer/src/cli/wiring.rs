@@ -104,7 +104,7 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
     };
     let is_wrong = checked.as_ref().is_some_and(|checked| !checked.ok);
     for problem in checked.iter().flat_map(|checked| &checked.not_restored) {
-        say!("warning: not put back: {problem}");
+        say!("warning: not restored: {problem}");
     }
     if args.json {
         let told = Told { wiring, check: checked };

@@ -129,7 +129,7 @@ pub fn paths(commands: Arc<CommandChannel>) -> Router {
         .route("/metrics", get(metrics_text))
         .fallback(|| async { Refused::missing("there is no such path; see /v1/openapi.json") })
         .method_not_allowed_fallback(|| async {
-            let why = "this path is not asked so; see /v1/openapi.json";
+            let why = "this path does not support the method; see /v1/openapi.json";
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, why)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -461,7 +461,7 @@ async fn set_messages(
 ) -> Answer {
     let asked = body::<MessagesBody>(sent)?;
     if asked.file.is_some() && peer != Peer::Owner {
-        let why = "a file is named by the socket alone, whose owner could write it as well";
+        let why = "a log file can be set through the Unix socket only";
         return Err(Refused::new(StatusCode::FORBIDDEN, why));
     }
     changed(hall, move |commands| {

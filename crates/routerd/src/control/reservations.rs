@@ -257,7 +257,7 @@ impl CommandChannel {
 /// What the words of a request mean.
 fn request(body: &ReserveBody, input: Option<usize>) -> Result<HoldRequest, String> {
     let address = |key: &str, text: &String| {
-        text.parse::<IpAddr>().map_err(|_| format!("{key}: `{text}` is no address"))
+        text.parse::<IpAddr>().map_err(|_| format!("{key}: `{text}` is not an address"))
     };
     let optional =
         |key, text: &Option<String>| text.as_ref().map(|text| address(key, text)).transpose();

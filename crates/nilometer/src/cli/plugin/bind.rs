@@ -49,7 +49,7 @@ pub struct BindArgs {
 
 fn ask(address: &Address, method: &Method, path: &str, body: Option<Value>) -> Result<Value> {
     let answer = address.ask(method, path, body.map(|body| body.to_string()))?.success()?;
-    serde_json::from_slice(&answer).context("the answer is no JSON")
+    serde_json::from_slice(&answer).context("the answer is not valid JSON")
 }
 
 /// Runs `nilometer plugin bind`.
@@ -63,7 +63,7 @@ pub fn run(args: &BindArgs) -> Result<Exit> {
     let name = args.name.clone().unwrap_or_else(|| plain.to_owned());
     let mut body = filter(&args.keys)?;
     for (key, value) in [("action", json!("active")), ("plugins", json!([name]))] {
-        ensure!(body.get(key).is_none(), "`{key}` is what this command says itself");
+        ensure!(body.get(key).is_none(), "`{key}` is set by this command");
         body[key] = value;
     }
     let address =

@@ -61,7 +61,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<Exit> {
             let (name, version) = match args.source.split_once('@') {
                 Some((name, version)) => {
                     let read: Result<Version, _> = version.parse();
-                    (name, Some(read.with_context(|| format!("`{version}` is no version"))?))
+                    (name, Some(read.with_context(|| format!("`{version}` is not a version"))?))
                 }
                 None => (args.source.as_str(), None),
             };

@@ -126,7 +126,7 @@ fn shown(keys: Vec<Key>, name: &str, json: bool) -> Result<Exit> {
 fn make(output: &Path, json: bool) -> Result<Exit> {
     let mut bytes = [0; 32];
     let count = getrandom(&mut bytes, GetRandomFlags::empty()).context("no random numbers")?;
-    anyhow::ensure!(count == bytes.len(), "the system gives too few random numbers");
+    anyhow::ensure!(count == bytes.len(), "the system does not provide random numbers");
     let key = SecretKey::new(bytes);
     let mut public = output.as_os_str().to_owned();
     public.push(".pub");

@@ -78,7 +78,10 @@ pub(super) fn run(args: &SignArgs) -> Result<Exit> {
     let class = class.with_context(|| args.module.display().to_string())?;
     let facts = class.facts();
     let version = facts.version.parse().with_context(|| {
-        format!("the version `{}` is not one of semantic versioning, as 1.2.3 is", facts.version)
+        format!(
+            "the version `{}` does not follow semantic versioning, such as 1.2.3",
+            facts.version
+        )
     })?;
     let key = SecretKey::read(&read_text(&args.key, TOKEN_BYTES_MAX)?);
     let key = key.with_context(|| args.key.display().to_string())?;

@@ -245,7 +245,7 @@ pub fn run(args: CtlArgs) -> Result<Exit> {
     }
     let Question { method, path, body, show } = question(&args.command)?;
     let answer = address.ask(&method, &path, body.map(|body| body.to_string()))?.success()?;
-    let value: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    let value: Value = serde_json::from_slice(&answer).context("the answer is not valid JSON")?;
     match args.json {
         true => println!("{value}"),
         false => print!("{}", show(&value)),
@@ -389,7 +389,7 @@ fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> R
     match followed {
         Err(error) if is_whole && taken_bytes > 0 => {
             to.publish()?;
-            bail!("{error:#}; what came until then is kept in {shown}")
+            bail!("{error:#}; packets captured until then are kept in {shown}")
         }
         followed => followed?,
     }

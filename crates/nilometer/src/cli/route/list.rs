@@ -103,7 +103,7 @@ impl List<'_> {
 
     fn page(&self, address: &Address, from: Option<&str>, most: usize) -> Result<Page> {
         let answer = address.ask(&Method::GET, &(self.path)(from, most), None)?.success()?;
-        let about = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+        let about = serde_json::from_slice(&answer).context("the answer is not valid JSON")?;
         Ok(self.cut(about, most))
     }
 
@@ -122,7 +122,7 @@ impl List<'_> {
 
     /// The object up to its list.
     fn object_begins(&self, page: &Page) -> Result<String> {
-        let mut about = page.about.as_object().cloned().context("the answer is no object")?;
+        let mut about = page.about.as_object().cloned().context("the answer is not an object")?;
         for key in [self.key, "next", "more"] {
             about.remove(key);
         }

@@ -120,7 +120,7 @@ fn list(value: &Value) -> String {
     let rows = value["plugins"].as_array().into_iter().flatten().map(|plugin| {
         let cell = |key: &str| shown::cell(&plugin[key]);
         let state = match plugin["fault"].as_str() {
-            Some(fault) => format!("cut off: {fault} ({})", cell("on_fault")),
+            Some(fault) => format!("disabled: {fault} ({})", cell("on_fault")),
             None => "up".to_owned(),
         };
         let class = format!("{} {}", cell("class"), cell("version"));

@@ -58,7 +58,7 @@ fn text(done: &Replayed) -> String {
         );
     }
     if !done.complete {
-        text += "the recording was cut: the router did not end as it should\n";
+        text += "the recording is truncated: the router did not stop cleanly\n";
     }
     text
 }

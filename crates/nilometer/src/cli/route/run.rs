@@ -104,7 +104,7 @@ pub fn run(args: RunArgs) -> Result<Exit> {
 /// The last counters, for people.
 fn shown(tally: &Tally) -> String {
     let mut text = format!(
-        "{} packets in, {} out, {} made here, {} for the router, {} discarded, {} dropped by queues\n",
+        "{} packets in, {} out, {} originated, {} for the router, {} discarded, {} dropped by queues\n",
         tally.received,
         tally.transmitted,
         tally.made,

@@ -169,7 +169,10 @@ fn clip(args: &CompareArgs) -> Result<(String, Clip)> {
     let (mut frames, mut frame) = (Vec::new(), Frame::flat(args.size, 0));
     while reader.next(&mut frame)? {
         let shown = path.display();
-        ensure!(frames.len() < FRAMES_MAX, "{shown}: {FRAMES_MAX} frames are the most; cut it");
+        ensure!(
+            frames.len() < FRAMES_MAX,
+            "{shown}: at most {FRAMES_MAX} frames are possible; shorten it"
+        );
         frames.push(frame.clone());
     }
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

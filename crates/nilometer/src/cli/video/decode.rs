@@ -111,11 +111,7 @@ impl PacketReader {
         let frames = frames_at_end(end).map_err(|why| self.bad(why))?;
         self.offset += (LENGTH_BYTES + END_BYTES) as u64;
         if self.file.read(&mut [0]).unwrap_or(0) > 0 {
-            bail!(
-                "{}: at byte {}: something is left over behind the end mark",
-                self.shown,
-                self.offset
-            );
+            bail!("{}: at byte {}: there is data after the end mark", self.shown, self.offset);
         }
         Ok(Some(frames))
     }

@@ -76,11 +76,11 @@ struct Encoded {
 /// Thousandths of frames in a second.
 pub(super) fn parse_rate(text: &str) -> Result<u32, String> {
     let rate: f64 =
-        text.parse().map_err(|_| "give frames in a second, as in 12 or 29.97".to_owned())?;
+        text.parse().map_err(|_| "give frames per second, such as 12 or 29.97".to_owned())?;
     let thousandths = (rate * 1e3).round();
     match (1.0..=f64::from(container::RATE_MAX)).contains(&thousandths) {
         true => Ok(thousandths as u32),
-        false => Err("0.001 to 1000 frames in a second are possible".to_owned()),
+        false => Err("0.001 to 1000 frames per second are possible".to_owned()),
     }
 }
 

@@ -76,7 +76,7 @@ fn shown(times: &ClassifyTimes) -> String {
     let cached = cached.map_or(String::new(), |rate| format!(", {rate:.2} with a flow cache"));
     format!(
         "{} filters in {} bytes ({}), loaded in {:.3} s\n\
-         {} headers, {} of them different\n\
+         {} headers, {} distinct\n\
          {:.2} million headers/s, {:.1} ns each{cached}\n\
          {:.0} updates/s, 999 of 1,000 pairs within {:.1} us\n\
          checksum {}, after updates {}, by linear search {}\n",

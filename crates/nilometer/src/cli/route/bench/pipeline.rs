@@ -201,7 +201,7 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
     let variant = Variant::to_possible_value(&run.variant);
     let name = variant.map_or(String::new(), |value| value.get_name().to_owned());
     let cache = run.flow_cache_hits.map_or("no flow cache".to_owned(), |hits| {
-        format!("a flow cache that knew {:.0} %", 100.0 * hits)
+        format!("a flow cache with {:.0} % hits", 100.0 * hits)
     });
     let [low, high] = run.mpps_quartiles;
     writeln!(text, "\n{name}, {cache}")?;
@@ -223,7 +223,7 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
         run.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
     let Paths { shortcut, pipeline, slow_path } = run.paths;
-    writeln!(text, "{:.0} % met a filter; dropped: {dropped}", 100.0 * run.filtered)?;
+    writeln!(text, "{:.0} % matched a filter; dropped: {dropped}", 100.0 * run.filtered)?;
     writeln!(
         text,
         "{pipeline} packets through the pipeline, {slow_path} by the slow path, {shortcut} by shortcuts"
