@@ -172,7 +172,7 @@ struct RunArgs {
     /// For --check: maximum excess of delay_ns.p99 over the bare wire's (or over 0 without one), in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound, requires = "check")]
     delay_max: f64,
-    /// For --check: accept distributions with too few samples to tell.
+    /// For --check: accept distributions with too few samples to judge.
     #[arg(long)]
     allow_few: bool,
     /// Repeat the run this many times with successive seeds, into DIR-1, DIR-2 and so on; DIR gets the means over
