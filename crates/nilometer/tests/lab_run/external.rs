@@ -452,10 +452,7 @@ fn packets_go_round(bench: &Bench) {
     route(&["add", ROUTE, "via", "10.1.1.2"]);
     let looped = bench.problems(&INTERFACES);
     ip(&["netns", "del", &beyond]);
-    assert!(
-        looped.len() == 1 && looped[0].contains("loop until their hop limit expires"),
-        "{looped:?}"
-    );
+    assert!(looped.len() == 1 && looped[0].contains("loop until"), "{looped:?}");
 }
 
 fn links_are_small_or_dead(bench: &Bench) {
