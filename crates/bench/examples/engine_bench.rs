@@ -43,11 +43,11 @@ static STOP: AtomicBool = AtomicBool::new(false);
 enum Verb {
     /// Serve until interrupted.
     Server,
-    /// Play flows from 250 addresses to 250, and print how many brought all their bytes.
+    /// Play flows from 250 addresses to 250, and print how many were completed.
     Client(Load),
-    /// Run both tools in turns and compare what a flow costs.
+    /// Run both tools alternately and compare the cost of a flow.
     Compare(Comparison),
-    /// Switch segmentation, receive and checksum offloads of an interface off.
+    /// Disable segmentation, receive and checksum offloads of an interface.
     OffloadsOff {
         /// Its name.
         interface: String,
@@ -56,16 +56,16 @@ enum Verb {
 
 #[derive(Args, Clone, Copy)]
 struct Load {
-    /// Flows in one run.
+    /// Number of flows in one run.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     flows: u64,
-    /// Flows begun in a second; 0 begins one whenever fewer than `--open` are under way.
+    /// Flows started per second; 0 starts one whenever fewer than `--open` are active.
     #[arg(long, default_value_t = 0)]
     rate: u64,
-    /// Flows under way at most, where the rate is 0.
+    /// Maximum number of active flows, if the rate is 0.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     open: u64,
-    /// Payload of a flow.
+    /// Payload bytes of a flow.
     #[arg(long, default_value_t = 10_000)]
     bytes: u64,
 }
@@ -80,10 +80,10 @@ struct Comparison {
     /// Namespace of the servers.
     #[arg(long)]
     server_namespace: String,
-    /// Runs of each tool.
+    /// Number of runs of each tool.
     #[arg(long, default_value_t = 7)]
     repeats: usize,
-    /// This kernel has CONFIG_IRQ_TIME_ACCOUNTING.
+    /// The kernel has CONFIG_IRQ_TIME_ACCOUNTING.
     #[arg(long)]
     irq_time: bool,
 }

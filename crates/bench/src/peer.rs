@@ -74,7 +74,7 @@ impl Peer {
     /// # Errors
     /// When its output is not as described.
     pub fn round(&mut self) -> Result<()> {
-        let told = self.told.as_mut().context("the peer has been told that this is the end")?;
+        let told = self.told.as_mut().context("the peer's input is already closed")?;
         writeln!(told).and_then(|()| told.flush()).context("the peer does not listen")?;
         for table in 0..self.tables.len() {
             let rates: [String; 2] = words(&self.line()?)?;
@@ -118,7 +118,7 @@ impl Peer {
 
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        match self.says.read_line(&mut line).context("the peer says what is no text")? {
+        match self.says.read_line(&mut line).context("the peer's output is not text")? {
             0 => Err(anyhow!("the peer ended before it had said everything")),
             _ => Ok(line),
         }
@@ -131,5 +131,5 @@ fn words<const COUNT: usize>(line: &str) -> Result<[String; COUNT]> {
 }
 
 fn parse<T: FromStr>(word: &str) -> Result<T> {
-    word.parse().map_err(|_| anyhow!("the peer says `{word}`, which is no such number"))
+    word.parse().map_err(|_| anyhow!("the peer printed `{word}`, which is not a valid number"))
 }

@@ -284,7 +284,7 @@ fn point(case: &Case, router: &Router, pairs: &[[f64; 2]], batch: usize) -> Resu
     let name = case.name();
     let state = router.plugins().states().find(|state| state.name == name);
     if let Some((_, fault)) = state.as_ref().and_then(|state| state.fault.as_ref()) {
-        bail!("{} was cut off: {fault}", case.plugin);
+        bail!("{} was disabled: {fault}", case.plugin);
     }
     let quartiles = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);

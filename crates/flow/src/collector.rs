@@ -51,7 +51,7 @@ impl Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Its first bytes are of no format that is known here.
-    #[error("begins as none of NetFlow v5, v7, v9, IPFIX and sFlow v5: it is no export")]
+    #[error("begins as none of NetFlow v5, v7, v9, IPFIX and sFlow v5: it is not an export")]
     NoExport,
     /// It is not sound NetFlow version 5.
     #[error(transparent)]

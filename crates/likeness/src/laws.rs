@@ -99,10 +99,10 @@ pub const LAWS: [Law; 21] = [
         .needs(Needs::Payload),
     of_sessions("size_answered_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included")
         .needs(Needs::Payload),
-    of_sessions("bytes_by_size", Unit::Ks, 0.15, "bytes by the size of the connection they are of")
+    of_sessions("bytes_by_size", Unit::Ks, 0.15, "bytes by size of their connection")
         .needs(Needs::Payload),
     of_sessions("exchanges", Unit::Ks, 0.1, "exchanges of a connection").needs(Needs::Exchanges),
-    of_sessions("first_speaker", Unit::Bits, 0.05, "which end of a connection spoke first")
+    of_sessions("first_speaker", Unit::Bits, 0.05, "which end of a connection sent data first")
         .needs(Needs::Exchanges),
     of_sessions("think_time", Unit::Ks, 0.1, "pauses of a client between two exchanges")
         .needs(Needs::Exchanges),
@@ -112,14 +112,14 @@ pub const LAWS: [Law; 21] = [
         "gap_correlation",
         Unit::Correlation,
         0.2,
-        "of one gap with the next of its session",
+        "correlation of consecutive gaps of a session",
     ),
     Law {
         name: "session_arrivals",
         unit: Unit::Ks,
         sampled: Sampled::Arrivals,
         cap: 0.1,
-        what: "between the beginnings of two sessions",
+        what: "between the starts of two sessions",
         needs: Needs::Connections,
     },
     of_sessions("sources", Unit::Bits, 0.05, "connections of each client, by rank"),
@@ -130,7 +130,7 @@ pub const LAWS: [Law; 21] = [
     of_bins("bytes_per_second", Unit::Ks, 0.15, "rate of bytes in tenths of seconds"),
     of_sessions("packet_size", Unit::Ks, 0.1, "bytes of a packet, each direction by itself")
         .needs(Needs::Packets),
-    of_sessions("endings", Unit::Bits, 0.05, "how connections ended, and who ended them")
+    of_sessions("endings", Unit::Bits, 0.05, "how connections ended, and by which end")
         .needs(Needs::Endings),
     of_bins("scaling", Unit::Octaves, 0.5, "energy of the rate's changes, octave by octave"),
 ];

@@ -1,4 +1,4 @@
-//! How like its original a copy of traffic is: two sets of packets, measured by the same code and compared
+//! Comparison of a traffic copy with its original: two sets of packets, measured by the same code and compared
 //! with each other. This crate does not and cannot know what made the copy.
 #![no_std]
 

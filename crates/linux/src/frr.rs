@@ -150,7 +150,7 @@ impl<'a> FrrDevice<'a> {
         while namespace.enter(gateway_routes)? < wanted {
             ensure!(
                 began.elapsed() < READY_WITHIN,
-                "FRR did not bring the kernel its {wanted} routes within {READY_WITHIN:?}: {}",
+                "FRR did not install its {wanted} routes in the kernel within {READY_WITHIN:?}: {}",
                 suite.log("staticd").trim_end()
             );
             thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Everything that talks to the Linux kernel: namespaces, veth pairs, packet rings, a router's ports (AF_XDP,
+//! Linux interfaces: namespaces, veth pairs, packet rings, a router's ports (AF_XDP,
 //! AF_PACKET, TAP), BPF programs, netlink, clocks, timers and epoll, and the daemons of FRR and of switches in user
 //! space.
 

@@ -230,7 +230,7 @@ impl PacketMemory {
     pub(super) fn open_account(&mut self, reserve: u32) -> Result<MemoryUser> {
         ensure!(
             reserve <= self.common_free,
-            "a port wants {reserve} chunks of its own and {} are left: give the memory more \
+            "a port needs {reserve} chunks of its own and {} are left: give the memory more \
              chunks, or the port a smaller reserve",
             self.common_free
         );

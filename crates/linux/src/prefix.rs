@@ -107,7 +107,8 @@ impl FromStr for Prefix {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Prefix> {
-        let form = || format!("{text:?} is no prefix; write it like 198.18.0.0/16 or fd00:1::/64");
+        let form =
+            || format!("{text:?} is not a prefix; write it like 198.18.0.0/16 or fd00:1::/64");
         let (address, length) = text.split_once('/').with_context(form)?;
         let address = address.parse().with_context(form)?;
         Prefix::new(address, length.parse().with_context(form)?)

@@ -45,7 +45,10 @@ impl XdpObject {
         let bytes = within(file, BYTES_MAX).with_context(|| format!("{name}: cannot be read"))?;
         let bytes = bytes.with_context(|| format!("{name}: is longer than {BYTES_MAX} bytes"))?;
         let is_elf = bytes.starts_with(b"\x7fELF");
-        ensure!(is_elf, "{name}: is no ELF object; compile it with clang -O2 -g -target bpf -c");
+        ensure!(
+            is_elf,
+            "{name}: is not an ELF object; compile it with clang -O2 -g -target bpf -c"
+        );
         Ok(XdpObject { path: path.to_owned(), bytes })
     }
 

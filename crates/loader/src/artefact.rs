@@ -100,7 +100,7 @@ pub enum ArtefactError {
     #[error("the artefact is cut: it ends in its {0}")]
     Cut(&'static str),
     /// There is more than the module.
-    #[error("the artefact has {0} bytes behind its module")]
+    #[error("the artefact has {0} bytes after its module")]
     LeftOver(usize),
     /// Its signature does not count.
     #[error(transparent)]
@@ -109,7 +109,7 @@ pub enum ArtefactError {
     #[error("the manifest is wrong: {0}")]
     Manifest(String),
     /// It is of another version of the interface.
-    #[error("it is of version {0} of the plugin interface, and this router speaks 1")]
+    #[error("it is of version {0} of the plugin interface, and this router supports 1")]
     Interface(u32),
     /// Its time is over.
     #[error("it expired {0} s ago")]

@@ -37,11 +37,14 @@ impl CodeServer {
     pub fn at(url: &str, within: Duration) -> Result<CodeServer> {
         let rest = url.strip_prefix("http://").filter(|_| url.len() <= URL_BYTES_MAX);
         let rest = rest.with_context(|| {
-            format!("`{url}` is no code server, as http://HOST:PORT is (signatures, not TLS, are what counts)")
+            format!("`{url}` is not a code server of the form http://HOST:PORT (authenticity comes from signatures, not TLS)")
         })?;
         let (host, directory) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\".contains(&byte);
-        ensure!(!host.is_empty() && rest.bytes().all(is_plain), "`{url}` is no URL of a directory");
+        ensure!(
+            !host.is_empty() && rest.bytes().all(is_plain),
+            "`{url}` is not a URL of a directory"
+        );
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let host = if has_port { host.to_owned() } else { format!("{host}:80") };
         let directory = directory.trim_end_matches('/');
@@ -92,7 +95,7 @@ impl CodeServer {
     async fn transfer(&self, file: &str, bytes_max: usize) -> Result<Vec<u8>> {
         let stream = TcpStream::connect(&self.host).await.context("no code server answers")?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.context("who answers does not speak HTTP")?;
+        let (mut sender, connection) = handshake.context("the server does not speak HTTP")?;
         tokio::spawn(connection);
         let request = Request::get(format!("{}{file}", self.directory));
         let request = request.header(header::HOST, &self.host).body(Empty::<Bytes>::new())?;

@@ -54,7 +54,7 @@ impl Index {
     /// # Errors
     /// When it is none.
     pub fn read(text: &[u8]) -> Result<Index> {
-        let read: Index = serde_json::from_slice(text).context("it is no index of plugins")?;
+        let read: Index = serde_json::from_slice(text).context("it is not an index of plugins")?;
         ensure!(read.format == FORMAT, "its format is not `{FORMAT}`");
         ensure!(read.plugins.len() <= ENTRIES_MAX, "it has more than {ENTRIES_MAX} plugins");
         for entry in &read.plugins {

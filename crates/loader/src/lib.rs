@@ -1,4 +1,4 @@
-//! Plugins loaded: native classes, WebAssembly in a sandbox with limits, signed artefacts, and the code server.
+//! Plugin loading: native classes, WebAssembly in a sandbox with limits, signed artefacts, and the code server.
 //!
 //! ```text
 //!   nilometer-plugin's trait ──► Native<P>  ─┐

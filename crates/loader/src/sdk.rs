@@ -71,7 +71,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     match is_name {
         true => Ok(()),
         false => Err(format!(
-            "`{name}` is no name of a plugin: lower-case letters, digits and hyphens, at most {NAME_BYTES_MAX}"
+            "`{name}` is not a name of a plugin: lower-case letters, digits and hyphens, at most {NAME_BYTES_MAX}"
         )),
     }
 }

@@ -37,7 +37,7 @@ impl Plugin for Counting {
                 context.counted(PACKETS),
                 context.counted(BYTES)
             )),
-            _ => Err(format!("`{message}` is no message; `total` is one")),
+            _ => Err(format!("`{message}` is not a message; `total` is one")),
         }
     }
 }

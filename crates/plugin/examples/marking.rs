@@ -20,7 +20,7 @@ impl Plugin for Marking {
 
     fn new(configuration: &str) -> Result<Marking, String> {
         let dscp = configuration.parse().ok().filter(|dscp| *dscp < 64);
-        let dscp = dscp.ok_or_else(|| format!("`{configuration}` is no DSCP from 0 to 63"))?;
+        let dscp = dscp.ok_or_else(|| format!("`{configuration}` is not a DSCP from 0 to 63"))?;
         Ok(Marking { dscp })
     }
 

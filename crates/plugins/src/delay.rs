@@ -156,7 +156,7 @@ impl Plugin for Delay {
     fn message(&mut self, message: &str, _: &mut Context<'_>) -> Result<String, String> {
         match message {
             "held" => Ok(format!("{} packets", self.held.len())),
-            _ => Err(format!("`{message}` is no message; `held` is one")),
+            _ => Err(format!("`{message}` is not a message; `held` is one")),
         }
     }
 }

@@ -61,7 +61,7 @@ impl Plugin for Remarker {
 /// If it is not one.
 pub(crate) fn dscp(text: &str) -> Result<u8, String> {
     let read = text.parse().ok().filter(|dscp| usize::from(*dscp) < DSCPS);
-    read.ok_or_else(|| format!("`{text}` is no DSCP from 0 to 63"))
+    read.ok_or_else(|| format!("`{text}` is not a DSCP from 0 to 63"))
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn settings_are_checked() {
         assert_eq!(refused::<Remarker>(""), "neither `dscp=` nor `map=` is given");
-        assert_eq!(refused::<Remarker>("dscp=64"), "`64` is no DSCP from 0 to 63");
+        assert_eq!(refused::<Remarker>("dscp=64"), "`64` is not a DSCP from 0 to 63");
         assert_eq!(refused::<Remarker>("map=1"), "`1` is not `from:to`");
         assert_eq!(refused::<Remarker>("dscp=1 tos=2"), "there is no setting `tos`");
     }

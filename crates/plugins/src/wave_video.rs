@@ -188,7 +188,7 @@ impl Plugin for WaveVideo {
 
     fn message(&mut self, message: &str, _: &mut Context<'_>) -> Result<String, String> {
         if message != "share" {
-            return Err(format!("`{message}` is no message; `share` is one"));
+            return Err(format!("`{message}` is not a message; `share` is one"));
         }
         Ok(match self.rate_bps {
             None => "the scheduler does not say".into(),

@@ -141,7 +141,7 @@ impl fmt::Display for DeviceFault {
             FaultKind::Duplicated { from, packets } => {
                 write!(
                     out,
-                    "the device duplicated from {:.3} s on: {packets} further copies",
+                    "the device duplicated from {:.3} s on: {packets} extra copies",
                     s(from)
                 )
             }

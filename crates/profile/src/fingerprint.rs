@@ -318,7 +318,7 @@ mod tests {
             Fingerprint::of(&packet).flow
         };
         let whole = flow(&|_| ());
-        assert_eq!(whole, flow(&|p| p[50] ^= 1), "payload is no part of the flow");
+        assert_eq!(whole, flow(&|p| p[50] ^= 1), "payload is not a part of the flow");
         assert_ne!(whole, flow(&|p| p[23] ^= 1), "the destination port is");
         let first = flow(&|p| p[6] = 0x20);
         let last = flow(&|p| p[6..8].copy_from_slice(&[0, 3]));

@@ -1,4 +1,4 @@
-//! Black-box trials of a device under test, and what may be concluded from them.
+//! Black-box profiling of a device under test, and the validity of its results.
 //!
 //! The first part is the profiler's ledger: every packet that entered the device under test (DUT)
 //! is matched with the packet that left it. A [`Fingerprint`] is what the two have in common, the

@@ -35,8 +35,8 @@ pub fn render(comparison: &Comparison<'_>) -> String {
     let heading = Heading {
         crumb: vec!["nilometer compare".to_owned(), original.to_owned(), copy.to_owned()],
         sentences: vec![vec![Span { text: sentence(comparison.likeness), strong: false }]],
-        lede: "Both were read by the same code; floors are what second samples of the original would have come \
-               to."
+        lede: "Both were read by the same code; floors are the distances of second samples of the \
+               original."
             .to_owned(),
         sections: match comparison.devices {
             [] => &[["laws", "Laws"], ["both", "Both sides"]],
@@ -52,8 +52,8 @@ pub fn render(comparison: &Comparison<'_>) -> String {
     if !comparison.devices.is_empty() {
         let head = ["", "first", "second", "difference", "noise"];
         let devices = tables::table("What the devices did", &head, comparison.devices);
-        let lede = "Noise is by how much two runs through one device would differ by chance, at most in 95 of 100 cases, \
-                    as if packets and connections were independent; what is counted has none.";
+        let lede = "Noise is the difference between two runs through one device that chance exceeds in 5 of 100 cases, if \
+                    packets and connections were independent; counts have none.";
         body.push_str(&page::section("devices", "What the devices did", lede, &[devices]));
     }
     body.push_str(&page::section("both", "Both sides", "", &[sides]));

@@ -1,4 +1,4 @@
-//! The report: results drawn as one self-contained HTML page.
+//! HTML reports: results as one self-contained page.
 //!
 //! A run writes its [`story::Story`] to `report.json`; [`page::render`] turns it into HTML with
 //! inline SVG and nothing fetched from anywhere; [`verdict::Headline`] sums it up in two sentences.

@@ -101,7 +101,7 @@ pub fn word(verdict: Told) -> &'static str {
     match verdict {
         Told::Alike => "alike",
         Told::Differs => "differs",
-        Told::TooFew => "too few to tell",
+        Told::TooFew => "too few to judge",
         Told::NotPlayed => "not played",
     }
 }

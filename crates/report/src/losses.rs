@@ -12,8 +12,8 @@ pub fn table(story: &Story) -> String {
     }
     let names = story.directions.iter().map(|direction| direction.name.as_str());
     let head: Vec<&str> = [""].into_iter().chain(names).chain(["both"]).collect();
-    let note = "<p class=\"note\">The router counts what it drops, the meter what never left: what the \
-                one has and the other has not is the row “not explained”.</p>\n";
+    let note = "<p class=\"note\">The router counts its drops, the meter counts packets that never \
+                left; the difference is the row “not explained”.</p>\n";
     tables::table("Losses by reason", &head, &rows) + note
 }
 

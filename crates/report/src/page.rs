@@ -154,7 +154,7 @@ fn absent(what: &str) -> String {
 fn asked(story: &Story) -> String {
     let planned: u64 = story.intervals.iter().map(|i| i.flows_target).sum();
     let about = format!(
-        "Learnt from {}: {} planned over {}.",
+        "Learned from {}: {} planned over {}.",
         named(&story.header.input),
         plural(planned, "connection"),
         plural(story.intervals.len() as u64, "interval")
@@ -191,11 +191,11 @@ fn sent(story: &Story) -> String {
 fn seen(story: &Story) -> String {
     let about = match story.likeness.is_empty() {
         true => {
-            "What the meter saw on the wire, against the model. The floor is the median \
+            "Packets on the wire as metered, compared with the model. The floor is the median \
              distance of independent samples of the same count drawn from the model itself."
         }
         false => {
-            "What the meter saw on the wire. The table compares it with the original, both observed by the same \
+            "Packets on the wire as metered. The table compares it with the original, both observed by the same \
              code; the floor is the median distance of two second samples of the original. The figures compare \
              it with the model: they show whether the plan was carried out."
         }
@@ -266,8 +266,8 @@ fn paths(story: &Story) -> String {
         _ => format!(" Median delays: {}.", delays.join(", ")),
     };
     format!(
-        "<p class=\"note\">Of the packets that came to the router, {} went through its pipeline, {} \
-         by the slow path, and {} took a shortcut in the kernel, past the fabric and the disciplines.{delays}</p>\n",
+        "<p class=\"note\">Of the packets received by the router, {} went through its pipeline, {} \
+         through the slow path, and {} took a shortcut in the kernel, bypassing the fabric and the disciplines.{delays}</p>\n",
         told(pipeline),
         told(slow_path),
         told(shortcut)
@@ -277,7 +277,7 @@ fn paths(story: &Story) -> String {
 fn details(story: &Story) -> String {
     let head = &story.header;
     let mut parts = String::from("<section id=\"details\"><h2>Details</h2><p>");
-    parts.push_str("Every number, the exact configuration, and how to have it all again.</p>\n");
+    parts.push_str("Every number, the exact configuration, and how to repeat the run.</p>\n");
     if !story.not_measured.is_empty() {
         let items: String =
             story.not_measured.iter().map(|text| format!("<li>{}</li>", escape(text))).collect();

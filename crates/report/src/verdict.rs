@@ -101,7 +101,7 @@ impl Headline {
                 if !few.is_empty() {
                     self.say("; ");
                     self.list_few(&few);
-                    self.say(" are too few to tell");
+                    self.say(" are too few to judge");
                 }
             }
         }
@@ -390,7 +390,7 @@ mod tests {
             likeness(&some),
             "The generated traffic is as like the model as a second sample of it would be: worst is \
              source popularity, 1.0 × the floor; 17 gaps for inter-connection time and 1 session \
-             for destination popularity are too few to tell"
+             for destination popularity are too few to judge"
         );
     }
 

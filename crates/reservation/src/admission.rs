@@ -44,7 +44,7 @@ pub enum AdmissionError {
         available: u64,
     },
     /// As many bookings as there may be.
-    #[error("{0} reservations are the most")]
+    #[error("there are at most {0} reservations")]
     TooMany(usize),
 }
 

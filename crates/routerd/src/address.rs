@@ -24,7 +24,8 @@ impl TryFrom<String> for AddressSection {
     type Error = String;
 
     fn try_from(text: String) -> Result<AddressSection, String> {
-        let malformed = || format!("`{text}` is no address with a length, as 198.18.0.1/24 is");
+        let malformed =
+            || format!("`{text}` is not an address with prefix length, such as 198.18.0.1/24");
         let (address, length) = text.split_once('/').ok_or_else(malformed)?;
         let address: IpAddr = address.parse().map_err(|_| malformed())?;
         let length: u8 = length.parse().map_err(|_| malformed())?;

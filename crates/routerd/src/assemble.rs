@@ -298,7 +298,7 @@ fn kernel_addresses(port: &PortSection, device: &AnyPort) -> Result<Option<Strin
     };
     let (all, away) = (all.join(", "), away.join("; "));
     Ok(Some(format!(
-        "the kernel has {all} on {name}, {what}: take it away ({away}); `punt` gives the kernel an \
+        "the kernel has {all} on {name}, {what}: remove it ({away}); `punt` gives the kernel an \
          interface of its own with the port's addresses, for what is for the router itself"
     )))
 }
@@ -316,7 +316,7 @@ fn beside(
     device: &AnyPort,
 ) -> Result<Option<TapPort>> {
     let Some(name) = &port.punt else { return Ok(None) };
-    ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is no interface name");
+    ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is not an interface name");
     let tap = TapPort::create(
         memory,
         &TapConfig {

@@ -140,7 +140,7 @@ impl Default for FabricSection {
     }
 }
 
-/// A name of the equations.
+/// The equations of distributed queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Queueing {
@@ -332,33 +332,33 @@ pub enum ReversePath {
     Loose,
 }
 
-/// `[[route]]`: a prefix and one of `via`, `interface` and `fate`, or `via` of several.
+/// `[[route]]`: a prefix with one of `via`, `interface` and `fate`; `via` may list several gateways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSection {
-    /// Where to.
+    /// Destination prefix.
     pub prefix: String,
-    /// The gateways, each behind a port; several share the flows.
+    /// The gateways, each reached through a port; flows are distributed over several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub via: Vec<IpAddr>,
-    /// The port whose link the prefix is on; beside `via`, the port of the gateways.
+    /// The port on whose link the prefix is; with `via`, the port of the gateways.
     #[serde(default)]
     pub interface: Option<String>,
-    /// What becomes of the packets in place of being forwarded.
+    /// Action for the packets instead of forwarding.
     #[serde(default)]
     pub fate: Option<Fate>,
 }
 
-/// What becomes of packets that are not forwarded.
+/// Actions for packets that are not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// Dropped without a word.
+    /// Dropped silently.
     Blackhole,
-    /// Dropped, and the sender is told that there is no way to the network.
+    /// Dropped with ICMP network unreachable (IPv6: no route to destination).
     Unreachable,
-    /// Dropped, and the sender is told that it is forbidden.
+    /// Dropped with ICMP communication administratively prohibited.
     Prohibited,
 }
 
@@ -418,7 +418,9 @@ impl RouterConfig {
             (Some(names), None) => ports(names, "filter.inputs").map(Side::Input),
             (None, Some(names)) => ports(names, "filter.outputs").map(Side::Output),
             (Some(_), Some(_)) => {
-                bail!("filter: give inputs or outputs; a packet meets filters of each side in turn")
+                bail!(
+                    "filter: give inputs or outputs; packets pass the filters of both sides in turn"
+                )
             }
         }
     }

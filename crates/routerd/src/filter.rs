@@ -16,20 +16,20 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// A filter. What is absent matches everything; a filter with an address of one family is of that
-/// family, one without any is of both.
+/// A filter. Absent fields match everything. A filter with addresses of one family matches that family only; without
+/// addresses it matches both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
-    /// What becomes of the packets.
+    /// The action for matching packets.
     pub action: ActionName,
-    /// The ports by which its packets come, by their interfaces; every port where absent.
+    /// Input ports, by interface name; every port if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Vec<String>>,
-    /// The ports by which its packets leave, in place of `inputs`: the filter stands on the output side.
+    /// Output ports, instead of `inputs`: the filter is applied on output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<String>>,
-    /// The plugin instances that process its packets, in this order, where the action is `active`.
+    /// The plugin instances that process matching packets, in this order, if the action is `active`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
     /// Source addresses.
@@ -44,15 +44,15 @@ pub struct FilterSection {
     /// Destination ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_ports: Option<String>,
-    /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number of IANA's.
+    /// `tcp`, `udp`, `icmp`, `icmpv6`, or an IANA protocol number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// TCP flags that are set, those of SYN and ACK as `SA`; a small letter means not set.
+    /// TCP flags that must be set, such as `SA` for SYN and ACK; lower case means not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flags: Option<String>,
-    /// The smallest goes first; among equals the first in the file.
+    /// The smallest value is matched first; equal priorities are matched in file order.
     pub priority: u32,
-    /// Whether a copy goes to management, whatever the action.
+    /// Whether a copy is sent to management, whatever the action.
     pub copy: bool,
 }
 
@@ -60,16 +60,16 @@ pub struct FilterSection {
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
 nilometer_wire::named! {
-    /// What becomes of a packet. (`reserved` is refused: reservations have filters of their own.)
+    /// The action for a packet. (`reserved` is rejected: reservations have their own filters.)
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ActionName {
-        /// It is dropped.
+        /// Drop it.
         Deny = "deny",
-        /// It is forwarded as its route says.
+        /// Forward it by its route.
         #[default]
         Permit = "permit",
-        /// Plugins process it; then it is forwarded, unless one of them drops it.
+        /// Pass it through plugins, then forward it unless a plugin drops it.
         Active = "active",
     }
 }
@@ -98,17 +98,17 @@ impl<'de> Deserialize<'de> for ActionName {
 }
 
 nilometer_wire::named! {
-    /// What finds the filter of a packet.
+    /// The packet classification algorithm.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ClassifierName {
-        /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
-        /// entered one by one, tables.
+        /// Bit vectors, one bit per rule: fastest up to 2,048 rules. Larger sets, and rules added one by one, use
+        /// tuples.
         #[default]
         Vectors = "vectors",
-        /// Tables by the shapes of the rules.
+        /// Tuple space search: one hash table per combination of prefix lengths.
         Tuples = "tuples",
-        /// One rule after the other.
+        /// Linear search.
         Linear = "linear",
     }
 }
@@ -214,7 +214,9 @@ fn ports(key: &str, text: &Option<String>) -> Result<Ports> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let both = first.trim().parse().ok().zip(last.trim().parse().ok());
     let range = both.and_then(|(first, last)| Ports::new(first, last));
-    range.ok_or_else(|| anyhow!("filter.{key}: `{text}` is no port, and no range as 1024-65535 is"))
+    range.ok_or_else(|| {
+        anyhow!("filter.{key}: `{text}` is neither a port nor a range such as 1024-65535")
+    })
 }
 
 fn protocol(text: &Option<String>) -> Result<Octet> {

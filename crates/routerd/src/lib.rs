@@ -1,4 +1,4 @@
-//! The running router: its configuration, the driver of its ports, control (HTTP, SNMP), and routes from daemons and
+//! The router daemon: its configuration, the driver of its ports, control (HTTP, SNMP), and routes from daemons and
 //! the kernel.
 
 mod address;

@@ -362,5 +362,5 @@ fn read_mac(text: &str) -> Result<[u8; 6]> {
         text.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
     octets
         .try_into()
-        .map_err(|_| anyhow!("`{text}` is no link-layer address, as 02:00:00:00:00:01 is"))
+        .map_err(|_| anyhow!("`{text}` is not a MAC address such as 02:00:00:00:00:01"))
 }

@@ -21,32 +21,32 @@ const NAME_BYTES_MAX: usize = 64;
 /// The longest configuration, bytes.
 pub const CONFIGURATION_BYTES_MAX: usize = 16 << 10;
 
-/// `[[plugin]]`: an instance of a plugin class, to which filters with the action `active` hand packets.
+/// `[[plugin]]`: an instance of a plugin class; filters with the action `active` pass packets to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PluginSection {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its class: the name of a built-in one or of one that was installed (`nilometer plugin install`), `NAME` in its
-    /// newest version or `NAME@VERSION`.
+    /// Its class, built in or installed (`nilometer plugin install`): `NAME` for the newest version, or
+    /// `NAME@VERSION`.
     pub class: String,
-    /// What the class is configured with, in its own words.
+    /// Configuration, in the format that the class defines.
     #[serde(default)]
     pub configuration: String,
-    /// What becomes of packets once it was cut off, because it trapped or used up its budget.
+    /// Action for packets after the instance was disabled because it trapped or exceeded its budget.
     #[serde(default)]
     pub on_fault: FaultPolicy,
 }
 
 nilometer_wire::named! {
-    /// What becomes of the packets of a plugin that was cut off.
+    /// Action for the packets of a disabled plugin.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum FaultPolicy {
-        /// They are dropped.
+        /// Drop them.
         #[default]
         Drop = "drop",
-        /// They go on as though it were not in the chain.
+        /// Pass them on as if the plugin were not in the chain.
         Bypass = "bypass",
     }
 }
@@ -87,7 +87,7 @@ impl PluginSection {
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         ensure!(
             !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_of_name),
-            "plugin.name: {name:?} is no name; give up to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"
+            "plugin.name: {name:?} is not a name; give up to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"
         );
         let bytes = self.configuration.len();
         ensure!(
@@ -134,7 +134,8 @@ fn class(name: &str, sources: &ClassSources<'_>) -> Result<Box<dyn Class>> {
     let (name, version) = match name.split_once('@') {
         None => (name, None),
         Some((name, version)) => {
-            let read = version.parse().map_err(|why| anyhow!("{version:?} is no version: {why}"));
+            let read =
+                version.parse().map_err(|why| anyhow!("{version:?} is not a version: {why}"));
             (name, Some(read?))
         }
     };

@@ -59,13 +59,13 @@ impl Default for ReservationsSection {
     }
 }
 
-/// Which flows stay on their way.
+/// Which flows are pinned to their path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PinningName {
-    /// Those with an explicit route.
+    /// Flows with an explicit route.
     Explicit,
-    /// All that have a reservation.
+    /// All flows with a reservation.
     #[default]
     Reserved,
 }
@@ -93,7 +93,7 @@ impl ReservationsSection {
         );
         match self.plugins.iter().find(|name| !is_class_name(name)) {
             Some(wrong) => {
-                bail!("reservations.plugins: {wrong:?} is no class; give names without versions")
+                bail!("reservations.plugins: {wrong:?} is not a class; give names without versions")
             }
             None => Ok(()),
         }

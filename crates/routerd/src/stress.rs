@@ -44,17 +44,17 @@ const FROM: Ipv4Addr = Ipv4Addr::new(198, 19, 254, 254);
 /// The discard service (RFC 863).
 const SERVICE: u16 = 9;
 
-/// Table 4's letters that are not the fabric's.
+/// Parameters of the stress test (Table 4), except those of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StressBody {
-    /// `K`: sources, each at an input.
+    /// `K`: number of sources, one per input.
     pub sources: usize,
-    /// `R`: stages, each with an output of its own.
+    /// `R`: number of stages, each with its own output.
     pub stages: usize,
-    /// `M`: bytes of a frame, 64 to 1,500.
+    /// `M`: frame size in bytes, 64 to 1,500.
     pub packet_bytes: u32,
-    /// `T1`: periods of the first stage.
+    /// `T1`: length of the first stage in periods.
     pub t1_periods: u32,
 }
 
@@ -83,34 +83,33 @@ impl StressBody {
     }
 }
 
-/// How a stress test goes, or what came of it.
+/// Progress or result of a stress test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StressView {
-    /// Whether it is over.
+    /// True once the test has finished.
     pub is_over: bool,
     /// Broadcasts so far.
     pub periods: u64,
-    /// The broadcasts at which stages ended, so far.
+    /// The broadcasts at which the stages ended, so far.
     pub stages: Vec<u64>,
     /// The first output's backlog at `T1`.
     pub output_backlog_bytes_at_t1: u64,
-    /// The first input's backlog for it at `T1`.
+    /// The first input's backlog for that output at `T1`.
     pub input_backlog_bytes_at_t1: u64,
-    /// The first input's rate at `T1` for the last port, for which nothing waits; Mb/s.
+    /// The first input's rate at `T1` for the last port, whose virtual output queue is idle; Mb/s.
     pub idle_voq_mbps: f64,
-    /// The first input's rate for the last stage's output, the mean of periods 10 to 60 of that stage;
-    /// Mb/s.
+    /// The first input's rate for the last stage's output, averaged over periods 10 to 60 of that stage; Mb/s.
     pub last_stage_mbps: f64,
-    /// Packets that were made.
+    /// Packets generated.
     pub sent_packets: u64,
-    /// Packets for which there was no buffer.
+    /// Packets not generated for lack of a buffer.
     pub starved_packets: u64,
-    /// Packets that were left out because the thread was too far behind to make them up.
+    /// Packets skipped because the thread was too far behind schedule.
     pub missed_packets: u64,
-    /// Broadcasts that were late by more than half a period, one late by several for each; or, if that is
-    /// more, the periods for which links stood idle because the thread woke later than it had asked for.
+    /// Broadcasts late by more than half a period (one that is several periods late counts once per period), or, if
+    /// larger, the number of periods in which links were idle because the thread woke up late.
     pub late_broadcasts: u64,
-    /// Whether so few were late, and no packet went without a buffer or was left out, that the run counts.
+    /// True if few enough broadcasts were late, and no packet was skipped or lacked a buffer.
     pub is_valid: bool,
 }
 

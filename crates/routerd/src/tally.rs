@@ -16,45 +16,45 @@ use nilometer_wire::Time;
 /// The counters of a router at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
-    /// Seconds since it began.
+    /// Seconds since the router started.
     pub seconds: f64,
-    /// Packets that came to a port from outside.
+    /// Packets received on ports.
     pub received: u64,
-    /// Packets that came from the kernel's side.
+    /// Packets received from the host kernel.
     pub injected: u64,
-    /// Packets that were made here: errors, replies, requests for addresses, fragments, copies.
+    /// Packets originated by the router: errors, replies, ARP requests, fragments, copies.
     pub made: u64,
-    /// Packets that left by a port.
+    /// Packets transmitted on ports.
     pub transmitted: u64,
-    /// Packets handed to the kernel's side.
+    /// Packets passed to the host kernel.
     pub punted: u64,
-    /// Packets read here, and at their end.
+    /// Packets consumed by the router itself.
     pub absorbed: u64,
-    /// Packets that the router itself discarded.
+    /// Packets discarded by the router itself.
     pub discarded: u64,
-    /// Packets that queues dropped.
+    /// Packets dropped by queues.
     pub dropped: u64,
-    /// Packets that are here.
+    /// Packets currently in the router.
     pub inside: u64,
-    /// Whether nothing vanished.
+    /// Whether the counters balance: every packet is accounted for.
     pub balances: bool,
     /// Broadcasts of distributed queueing.
     pub broadcasts: u64,
-    /// The ways that packets took.
+    /// Packets by forwarding path.
     #[serde(default)]
     pub paths: Paths,
     /// Ports, by number.
     pub ports: Vec<PortTally>,
 }
 
-/// Packets by the way that they took through a router.
+/// Packets by the path that they took through the router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Paths {
-    /// Forwarded in the kernel, past the pipeline, by a shortcut.
+    /// Forwarded in the kernel by a shortcut, bypassing the pipeline.
     pub shortcut: u64,
-    /// Through the pipeline, as far as each went, and not by the slow path.
+    /// Through the pipeline, partly or completely, without the slow path.
     pub pipeline: u64,
-    /// By the slow path: ARP and neighbour discovery, errors, options, what is for the router itself.
+    /// Through the slow path: ARP and neighbour discovery, errors, options, packets for the router itself.
     pub slow_path: u64,
 }
 
@@ -88,35 +88,35 @@ impl Paths {
 /// The counters of a port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortTally {
-    /// Its interface.
+    /// Interface name.
     pub name: String,
     /// `up`, `down` or `gone`.
     pub state: String,
-    /// Frames that came.
+    /// Frames received.
     pub in_packets: u64,
-    /// Their bytes, from the Ethernet header on.
+    /// Bytes received, from the Ethernet header on.
     pub in_bytes: u64,
-    /// Frames that left.
+    /// Frames transmitted.
     pub out_packets: u64,
-    /// Their bytes, as the link's rate counts.
+    /// Bytes transmitted, counted as for the link's rate.
     pub out_bytes: u64,
-    /// Those of them that took a shortcut.
+    /// Transmitted frames that took a shortcut.
     #[serde(default)]
     pub shortcut_packets: u64,
-    /// Frames that the device lost on the way in, and what left the pipeline and got no further (`unsent`,
-    /// `unpunted`), by reason.
+    /// Frames lost by the device on input, and packets that left the pipeline but were not transmitted (`unsent`) or
+    /// passed to the kernel (`unpunted`), by reason.
     pub lost: BTreeMap<String, u64>,
-    /// Packets that came here and were discarded, by reason.
+    /// Packets received here and discarded, by reason.
     pub discards: BTreeMap<String, u64>,
-    /// Packets that this input's queues dropped, by reason.
+    /// Packets dropped by this input's queues, by reason.
     pub input_drops: BTreeMap<String, u64>,
-    /// Packets that this output's discipline dropped, by reason.
+    /// Packets dropped by this output's discipline, by reason.
     pub output_drops: BTreeMap<String, u64>,
-    /// Packets that wait at this output.
+    /// Packets queued at this output.
     pub waiting_packets: u64,
-    /// Their bytes.
+    /// Bytes queued at this output.
     pub waiting_bytes: u64,
-    /// The discipline.
+    /// The queueing discipline.
     pub discipline: String,
 }
 
@@ -142,23 +142,29 @@ pub type PortCounter =
 
 /// Counters of a port that only grow.
 pub const PORT_TOTALS: [PortCounter; 5] = [
-    ("in_packets", "IN packets", "Frames that came.", &[If(11), IfX(7)], |port| port.in_packets),
-    ("in_bytes", "IN bytes", "Their bytes.", &[If(10), IfX(6)], |port| port.in_bytes),
-    ("out_packets", "OUT packets", "Frames that left.", &[If(17), IfX(11)], |port| {
+    ("in_packets", "IN packets", "Frames received.", &[If(11), IfX(7)], |port| port.in_packets),
+    ("in_bytes", "IN bytes", "Bytes received.", &[If(10), IfX(6)], |port| port.in_bytes),
+    ("out_packets", "OUT packets", "Frames transmitted.", &[If(17), IfX(11)], |port| {
         port.out_packets
     }),
-    ("out_bytes", "OUT bytes", "Their bytes.", &[If(16), IfX(10)], |port| port.out_bytes),
-    ("shortcut_packets", "SHORTCUT packets", "Those of them past the pipeline.", &[], |port| {
+    ("out_bytes", "OUT bytes", "Bytes transmitted.", &[If(16), IfX(10)], |port| port.out_bytes),
+    ("shortcut_packets", "SHORTCUT packets", "Frames transmitted by shortcuts.", &[], |port| {
         port.shortcut_packets
     }),
 ];
 
 /// Those that rise and fall.
 pub const PORT_LEVELS: [PortCounter; 2] = [
-    ("waiting_packets", "WAITING packets", "Packets at the output.", &[QueueLevel(3)], |port| {
-        port.waiting_packets
+    (
+        "waiting_packets",
+        "WAITING packets",
+        "Packets waiting at the output.",
+        &[QueueLevel(3)],
+        |port| port.waiting_packets,
+    ),
+    ("waiting_bytes", "WAITING bytes", "Bytes waiting at the output.", &[QueueLevel(4)], |port| {
+        port.waiting_bytes
     }),
-    ("waiting_bytes", "WAITING bytes", "Their bytes.", &[QueueLevel(4)], |port| port.waiting_bytes),
 ];
 
 /// Packets discarded at a port, by reason: the key, as above, the part that discarded them, what is
@@ -174,7 +180,7 @@ pub type PortLosses = (
 /// All losses at a port, in the order of a packet's path. An object named by two of them has the sum of both.
 pub const PORT_LOSSES: [PortLosses; 4] = [
     ("lost", "the device", "Frames that the device lost.", &[If(14)], |port| &port.lost),
-    ("discards", "the router", "Packets that came and were discarded.", &[If(13)], |port| {
+    ("discards", "the router", "Received packets that were discarded.", &[If(13)], |port| {
         &port.discards
     }),
     (

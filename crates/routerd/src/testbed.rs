@@ -145,7 +145,7 @@ fn testbed_ports(names: &[&str]) -> Result<()> {
 fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
     ensure!(
         config.control == ControlSection::default(),
-        "control: nobody speaks to a lab's router; leave [control] out"
+        "control: a lab's router has no control interface; leave [control] out"
     );
     ensure!(
         config.fabric.spare_ports == 0,
@@ -166,7 +166,7 @@ fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
             (
                 "address_probes",
                 keys.get("address_probes").is_some(),
-                "only the lab's traffic is on its links, so they are not asked",
+                "its links carry only the lab's traffic, so they are not asked",
             ),
         ];
         for (key, is_there, why) in gone {

@@ -95,7 +95,7 @@ pub fn assemble(
     seed: u64,
 ) -> Result<Assembly, Refusal> {
     assemble_with(scenario, models, seed, &mut |site| {
-        let what = "it has a file, and nobody here makes a router of it";
+        let what = "it has a file, which is not supported here";
         Err(Refusal::value(format!("router `{}`", site.name), what))
     })
 }

@@ -1,4 +1,4 @@
-//! Virtual time: nodes, links and scenarios driven by an event calendar.
+//! Discrete-event simulation: nodes, links and scenarios driven by an event calendar.
 #![no_std]
 
 extern crate alloc;

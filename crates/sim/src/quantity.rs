@@ -59,9 +59,9 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     let bits = number * scale.unwrap_or(f64::NAN);
     if !(1.0..=RATE_MAX).contains(&bits) {
         let how = "write it as `10 Mb/s` or `10mbit`, at most 100 Tb/s";
-        return Err(format!("`{text}` is no rate; {how}"));
+        return Err(format!("`{text}` is not a rate; {how}"));
     }
-    Rate::new(libm::round(bits) as u64).ok_or_else(|| format!("`{text}` is no rate"))
+    Rate::new(libm::round(bits) as u64).ok_or_else(|| format!("`{text}` is not a rate"))
 }
 
 /// The bytes of `64 kB` (64,000) or `64 KiB` (65,536); the units are B, kB, MB and GB, and KiB, MiB and
@@ -83,7 +83,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let bytes = number * scale;
     if !(0.0..=SIZE_MAX_BYTES).contains(&bytes) {
-        return Err(format!("`{text}` is no size; write it as `64 kB` or `64 KiB`"));
+        return Err(format!("`{text}` is not a size; write it as `64 kB` or `64 KiB`"));
     }
     Ok(libm::round(bytes) as u64)
 }
@@ -103,7 +103,7 @@ pub fn span(text: &str) -> Result<Span, String> {
     };
     let value = number * picos;
     if !(0.0..=SPAN_MAX_S * 1e12).contains(&value) {
-        return Err(format!("`{text}` is no time; write it as `5 ms`, at most {SPAN_MAX_S} s"));
+        return Err(format!("`{text}` is not a time; write it as `5 ms`, at most {SPAN_MAX_S} s"));
     }
     Ok(Span(libm::round(value) as u64))
 }

@@ -479,7 +479,7 @@ fn quantities_are_written_as_they_are_read() {
         ("span_if", "-1 s", "time"),
     ] {
         let said = with(key, json!(value)).expect_err(value).to_string();
-        assert!(said.contains(&format!("is no {word}")), "{said}");
+        assert!(said.contains(&format!("is not a {word}")), "{said}");
     }
     assert_eq!(
         with("rate", json!("1 b/s")).expect("the least").rate,

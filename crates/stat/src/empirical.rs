@@ -24,14 +24,14 @@ use crate::{Rng, sorted_uniforms};
 /// The most knots a table may have; at 65,536 a model file stays at a few megabytes.
 pub const KNOTS_LIMIT: usize = 1 << 16;
 
-/// What lies between two knots.
+/// Interpolation between two knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// Nothing: the law is discrete.
+    /// None: the distribution is discrete.
     Step,
-    /// A straight piece of the distribution function.
+    /// Linear interpolation of the distribution function.
     Linear,
 }
 
@@ -101,7 +101,7 @@ pub struct Empirical {
     knots: Vec<(f64, f64)>,
 }
 
-/// The same as read from a file, before its promises are checked.
+/// The same as read from a file, before validation.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename = "Empirical")]

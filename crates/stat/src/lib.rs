@@ -1,4 +1,4 @@
-//! Chance and evidence: seeded randomness, empirical distributions, distances beside their floors.
+//! Statistics: seeded randomness, empirical distributions, distances and their sampling floors.
 #![no_std]
 
 extern crate alloc;

@@ -25,18 +25,18 @@ const PACKETS_MIN: f64 = 1.0;
 /// Octaves that a diagram may have: bins are counted in 64 bits.
 const OCTAVES_MAX: usize = 64;
 
-/// What the packets of the original say of its burstiness.
+/// Burstiness of the original's packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hurst {
     /// Width of a bin, seconds.
     pub bin_s: f64,
-    /// Bins, from that of the first packet to that of the last.
+    /// Number of bins, from that of the first packet to that of the last.
     pub bins: u64,
-    /// IP bytes of each bin; absent where no line fits their diagram.
+    /// Estimate for IP bytes per bin; absent if no line fits their log-scale diagram.
     pub bytes: Option<HurstEstimate>,
-    /// Packets of each bin, likewise.
+    /// Estimate for packets per bin, likewise.
     pub packets: Option<HurstEstimate>,
     /// Both log-scale diagrams.
     pub diagram: LogScaleDiagrams,
@@ -47,29 +47,28 @@ pub struct Hurst {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HurstEstimate {
-    /// H: 0.5 where the past does not matter, towards 1 the longer it does. A series that is not
-    /// stationary on these scales has more than 1.
+    /// H: 0.5 without long-range dependence, up to 1 with it. Above 1, the series is not stationary on these scales.
     pub h: f64,
-    /// H lies between this ...
+    /// Lower end of the 95 % confidence interval of H.
     pub low: f64,
-    /// ... and this, 19 times in 20.
+    /// Upper end of the 95 % confidence interval of H.
     pub high: f64,
-    /// The finest octave of the line: octave j is about 2^j bins long.
+    /// Finest octave of the fitted line; octave j is about 2^j bins long.
     pub from_octave: u32,
-    /// The coarsest octave of the line.
+    /// Coarsest octave of the fitted line.
     pub to_octave: u32,
-    /// How probable octaves are that lie as far from the line as these, 0.05 to 1.
+    /// Goodness of fit: probability of octaves at least this far from the line, 0.05 to 1.
     pub goodness: f64,
 }
 
-/// The diagrams of both series; octaves without any energy are left out.
+/// Log-scale diagrams of both series; octaves without energy are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogScaleDiagrams {
-    /// Of the bytes.
+    /// Diagram of the bytes.
     pub bytes: Vec<DiagramOctave>,
-    /// Of the packets.
+    /// Diagram of the packets.
     pub packets: Vec<DiagramOctave>,
 }
 
@@ -78,13 +77,13 @@ pub struct LogScaleDiagrams {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DiagramOctave {
-    /// Its number j.
+    /// Octave number j.
     pub octave: u32,
-    /// Wavelet coefficients behind it.
+    /// Number of wavelet coefficients.
     pub count: u64,
-    /// Two's logarithm of their mean square, without bias.
+    /// Base-2 logarithm of their mean square, bias corrected.
     pub log2_energy: f64,
-    /// The standard deviation of that.
+    /// Standard deviation of that logarithm.
     pub deviation: f64,
 }
 
@@ -104,7 +103,9 @@ pub enum NoHurst {
 impl fmt::Display for NoHurst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoHurst::NoPackets => "no stamped packets were read, and flow records do not tell",
+            NoHurst::NoPackets => {
+                "no packets with timestamps were read, and flow records do not contain them"
+            }
             NoHurst::OnlySome => "a part of the input is flow records, or packets without stamps",
             NoHurst::TooFarApart => "the stamps of the packets are more than twelve days apart",
             NoHurst::TooShort => "the capture is too short, or has too few packets",
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_sentence_of_its_own() {
         let said = |why: NoHurst| alloc::format!("{why}");
-        assert!(said(NoHurst::NoPackets).starts_with("no stamped packets"));
+        assert!(said(NoHurst::NoPackets).starts_with("no packets with timestamps"));
         assert!(said(NoHurst::OnlySome).starts_with("a part of the input"));
         assert!(said(NoHurst::TooFarApart).contains("twelve days"));
         assert!(said(NoHurst::TooShort).contains("too short"));

@@ -107,34 +107,34 @@ impl Shapes {
     }
 }
 
-/// P(Connection), as a table of shapes; column by column, all of the same length.
+/// P(Connection), as a table of shapes, stored by column; all columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionLaw {
-    /// Connections that each shape stands for; never zero.
+    /// Number of connections of each shape; positive.
     pub connections: Vec<u64>,
-    /// Payload bytes of the client.
+    /// Payload bytes sent by the client.
     pub request_bytes: Vec<u64>,
-    /// Payload bytes of the server.
+    /// Payload bytes sent by the server.
     pub response_bytes: Vec<u64>,
-    /// Payload bytes of a full segment; 0 for as many as the path allows.
+    /// Payload bytes of a full segment; 0 for the path's maximum.
     pub segment_bytes: Vec<u16>,
-    /// The interval in which the connection started, where all connections are in the table; else empty.
+    /// The interval in which the connection started, if every connection is in the table; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interval: Vec<u32>,
 }
 
-/// What the whole connections that start in an interval carried, both ways.
+/// Volume of the whole connections that start in an interval, in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionVolume {
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Packets, those without payload too.
+    /// Packets, including those without payload.
     pub packets: u64,
     /// IP bytes of these packets.
     pub octets: u64,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What of the input the model speaks for.
+/// How much of the input the model covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -17,26 +17,26 @@ pub struct Coverage {
     pub octets_in_model: u64,
     /// Payload bytes of the flows that enter the model.
     pub payload_in_model: u64,
-    /// Records joined to the record they were split from (flow surgery).
+    /// Records joined to the record from which they were split (flow surgery).
     pub records_joined: u64,
     /// TCP records without any flag.
     #[serde(default)]
     pub records_without_flags: u64,
-    /// Starts of flows inferred, where no flags were recorded.
+    /// Flow starts inferred, because no flags were recorded.
     #[serde(default)]
     pub starts_inferred: u64,
-    /// Ends of flows inferred.
+    /// Flow ends inferred.
     #[serde(default)]
     pub ends_inferred: u64,
-    /// Gaps between connections beyond the bound, left out.
+    /// Gaps between connections left out because they exceed the bound.
     pub gaps_beyond_bound: u64,
-    /// One-way flows of the whole connections that the model speaks for, whether they enter or not.
+    /// One-way flows of the whole connections in the model, whether or not they enter as files.
     #[serde(default)]
     pub flows_in_connections: u64,
     /// IP bytes of those flows.
     #[serde(default)]
     pub octets_in_connections: u64,
-    /// What was left out, and why.
+    /// Flows left out, by reason.
     pub left_out: LeftOut,
 }
 
@@ -75,11 +75,11 @@ pub struct LeftOut {
     pub no_start_marker: Share,
     /// Neither FIN nor RST was seen: the end is missing.
     pub no_end_marker: Share,
-    /// Only acknowledgements went this way.
+    /// Acknowledgements only.
     pub ack_flow: Share,
     /// Fewer than 100 payload bytes.
     pub under_100_bytes: Share,
-    /// The other direction of its connection was larger: a connection carries one file.
+    /// The other direction of the connection was larger: a connection carries one file.
     #[serde(default)]
     pub smaller_direction: Share,
 }

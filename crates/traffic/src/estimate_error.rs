@@ -79,7 +79,7 @@ impl fmt::Display for EstimateError {
             ),
             EstimateError::TooManyDoubtful(most) => write!(
                 f,
-                "more than {most} records without TCP flags have stamps that cannot be; give a \
+                "more than {most} records without TCP flags have impossible timestamps; give a \
                  part of the input"
             ),
             EstimateError::Spill(why) => write!(f, "records that were set aside are lost: {why}"),

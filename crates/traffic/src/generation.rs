@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use crate::model_error::{ModelError, positive};
 use crate::pool::{Pool, Prefix};
 
-/// How a model is performed.
+/// How a model is played.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Generation {
     /// Gaps and intervals of the original are divided by this; connections and bytes are kept.
     pub time_divisor: f64,
-    /// The longest gap that was kept, seconds of the original.
+    /// Inter-connection times beyond this were left out, seconds of the original.
     pub inter_connection_bound_s: f64,
-    /// Share of sessions that use IPv6 where both families have pools, 0 to 1.
+    /// Share of sessions that use IPv6 if both families have pools, 0 to 1.
     pub ipv6_share: f64,
     /// Client prefixes.
     pub clients: Vec<Prefix>,
     /// Server prefixes.
     pub servers: Vec<Prefix>,
-    /// What each interval is held to.
+    /// The target of each interval.
     #[serde(default, skip_serializing_if = "LoadDriver::is_connections")]
     pub driver: LoadDriver,
-    /// Paths of pairs take as long as in the original, so that the ends' pauses are played without the network's
-    /// share.
+    /// Whether path delays of host pairs are those of the original. Pauses of the ends are then played without the
+    /// network's share.
     #[serde(default, skip_serializing_if = "is_false")]
     pub round_trips: bool,
 }
@@ -35,16 +35,16 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a plan holds each interval to.
+/// The target of each interval in a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Driver"))]
 #[serde(rename_all = "snake_case")]
 pub enum LoadDriver {
-    /// Its connections and its bytes: as many sessions are active as make them.
+    /// Its connections and bytes; the number of active sessions follows from them.
     #[default]
     Connections,
-    /// Its active sessions: connections and bytes are what these come to (Harpoon, sections 3 and 4.1).
+    /// Its active sessions; connections and bytes follow from them (Harpoon, sections 3 and 4.1).
     Sessions,
 }
 

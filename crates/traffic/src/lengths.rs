@@ -30,17 +30,18 @@ const MEAN_GAPS: f64 = 3.0;
 /// No share of a law is below this, or its table would not ascend.
 const SHARE_MIN: f64 = 1e-12;
 
-/// How numbers of flows were had.
+/// How flow counts were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Method {
-    /// Every packet was metered, and flows were counted.
+    /// Counted: every packet was metered.
     #[serde(rename = "counted")]
     Counted,
-    /// Packets were sampled: flows by their SYNs, and FINs where each has one, the law of lengths by expectation-maximisation.
+    /// Packets were sampled: flow counts estimated from SYNs, and FINs if every flow has one; flow lengths by
+    /// expectation-maximisation.
     #[serde(rename = "syn-joint-em")]
     SynJointEm,
-    /// Packets were sampled and no flags recorded, so that flows are not identified: at least so many.
+    /// Packets were sampled without flags, so that flows are not identified: a lower bound.
     #[serde(rename = "lower-bound")]
     LowerBound,
 }
@@ -50,11 +51,11 @@ pub enum Method {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowLengths {
-    /// How the numbers were had.
+    /// How the numbers were obtained.
     pub method: Method,
-    /// Between what the number of flows lies, 19 times in 20; twice the count where they were counted.
+    /// 95 % confidence interval of the number of flows; the count twice if counted.
     pub flow_count_interval: ConfidenceInterval,
-    /// Between what their mean length lies, likewise.
+    /// 95 % confidence interval of the mean length.
     pub mean_length_interval: ConfidenceInterval,
     /// P(FlowLength): packets of a flow.
     pub law: Empirical,

@@ -1,4 +1,4 @@
-//! A workload: estimated from flow records, planned as sessions, judged against its model.
+//! Traffic models: estimated from flow records, planned as sessions, compared with the traffic played.
 #![no_std]
 
 extern crate alloc;

@@ -45,22 +45,22 @@ pub struct TrafficModel {
     pub format: String,
     /// Tool and version that wrote it.
     pub tool: String,
-    /// Where it came from.
+    /// Origin of the model.
     pub origin: Origin,
-    /// TCP flows of the original, one-way, in the model or not: counted, or estimated where packets were
-    /// sampled. Absent where flows are not known.
+    /// One-way TCP flows of the original, whether or not they enter the model: counted, or estimated if packets were
+    /// sampled. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_count: Option<u64>,
     /// The mean length of those flows, in packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_length_packets: Option<f64>,
-    /// One packet in this many was counted, 1 where all were; the largest where exporters differ.
+    /// Sampling interval N (one packet in N), 1 without sampling; the largest if exporters differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_interval: Option<u32>,
-    /// How these were had, how sure they are, and the law of the flows' lengths.
+    /// How these were obtained, their confidence intervals, and the distribution of flow lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_lengths: Option<FlowLengths>,
-    /// How bursty its packets were on every time scale; null where they are not known.
+    /// Burstiness of the packets on all time scales; null if unknown.
     #[serde(default)]
     pub hurst: Option<Hurst>,
     /// P(FileSize): payload bytes of one file.
@@ -68,7 +68,7 @@ pub struct TrafficModel {
     /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
     /// of the original (before `generation.time_divisor`).
     pub inter_connection: Empirical,
-    /// How sure that is, where packets were sampled; absent where they were not.
+    /// Uncertainty of inter-connection times; present only if packets were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_gaps: Option<SampledGaps>,
     /// P(IPRange src): how often each client appears, most frequent first.
@@ -77,41 +77,40 @@ pub struct TrafficModel {
     pub destinations: Ranks,
     /// The volumes to be matched, and P(ActiveSessions).
     pub intervals: Vec<Interval>,
-    /// P(Connection): what whole connections carried, both ways. Absent from Harpoon's own model, and where
-    /// connections cannot be told from the records.
+    /// P(Connection): what whole connections carried in both directions. Absent from Harpoon's own model, and if the
+    /// records do not identify connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_law: Option<ConnectionLaw>,
-    /// Whole sessions with the vectors of their connections, of a part of the original. Absent where no packets
-    /// were read, and from Harpoon's own model.
+    /// Whole sessions in a part of the original, with their connection vectors. Absent if no packets were read, and
+    /// from Harpoon's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vectors: Option<Vectors>,
-    /// P(RTT) of address pairs, or a lower bound of it; absent where nothing tells.
+    /// P(RTT) of address pairs, or a lower bound of it; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trips: Option<RoundTrips>,
-    /// UDP by class; empty where there is none, where it was sampled, and in Harpoon's own model.
+    /// UDP by class; empty if there is none, if packets were sampled, and in Harpoon's own model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub udp: Vec<UdpModel>,
-    /// The share of the input's IP bytes, 0 to 1, that the model does not speak for. Absent where nothing was
-    /// measured.
+    /// Share of the input's IP bytes that the model does not cover, 0 to 1. Absent if nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmodelled_bytes_share: Option<f64>,
-    /// The share of the input's one-way flows, likewise.
+    /// Share of the input's one-way flows that the model does not cover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmodelled_flows_share: Option<f64>,
-    /// What of the input the model speaks for, and what it leaves out.
+    /// How much of the input the model covers, and what was left out.
     pub coverage: Coverage,
-    /// How it is to be performed.
+    /// How the model is played.
     pub generation: Generation,
 }
 
-/// Where a model came from.
+/// Origin of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// In words, for people.
+    /// Human-readable description.
     pub description: String,
-    /// True where no network was measured.
+    /// True if the traffic is synthetic, not measured.
     pub synthetic: bool,
     /// The inputs, by name and digest.
     pub inputs: Vec<Input>,
@@ -122,7 +121,7 @@ pub struct Origin {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// File name without its folder.
+    /// File name without directory.
     pub name: String,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
@@ -133,9 +132,9 @@ pub struct Input {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ranks {
-    /// Flows of each rank; never rising, never zero.
+    /// Flows of each rank; non-increasing, positive.
     pub counts: Vec<u64>,
-    /// The original addresses in the same order; only where they were asked for.
+    /// The original addresses in the same order; only if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
 }
@@ -149,7 +148,7 @@ impl Ranks {
     }
 }
 
-/// What one interval of the original carried.
+/// Traffic of one interval of the original.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -162,13 +161,13 @@ pub struct Interval {
     pub bytes: u64,
     /// Flows that enter the model and start here.
     pub flows: u64,
-    /// Packets of those flows in the original; 0 where none was measured.
+    /// Packets of those flows in the original; 0 if not measured.
     pub packets: u64,
-    /// Active sessions by the algorithm of Figure 4; what is played where `generation.driver` is `sessions`.
+    /// Active sessions by the algorithm of Figure 4; the target if `generation.driver` is `sessions`.
     pub sessions: f64,
-    /// Active sessions by the direct method of lifetimes.
+    /// Active sessions by the direct method, from the lifetimes of address pairs.
     pub sessions_direct: f64,
-    /// What the whole connections that start here carried; there where the model has `connection_law`.
+    /// Volume of the whole connections that start here; present if the model has `connection_law`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<ConnectionVolume>,
 }

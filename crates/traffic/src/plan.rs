@@ -145,11 +145,11 @@ impl fmt::Display for PlanError {
             PlanError::Model(error) => error.fmt(f),
             PlanError::NoConnections => f.write_str("the model's intervals hold no connection"),
             PlanError::NoVectors => f.write_str(
-                "exact plays the connections of a capture, and there are none: laws were learnt from \
-                 records, or stated",
+                "exact plays the connections of a capture, and the model has none: it was estimated \
+                 from records, or specified",
             ),
             PlanError::TooManyConnections(asked) => {
-                write!(f, "{asked} connections are asked for, {CONNECTIONS_MAX} are the limit")
+                write!(f, "{asked} connections are requested, the limit is {CONNECTIONS_MAX}")
             }
             PlanError::TooManySlots => write!(
                 f,

@@ -18,14 +18,14 @@ const KNOTS: usize = 512;
 /// The most distinct times.
 pub(crate) const PAIRS_APART_MAX: usize = 1 << 16;
 
-/// How round-trip times were had.
+/// How round-trip times were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// From SYN to SYN+ACK to ACK, in packets.
+    /// In packets, from SYN to SYN+ACK to ACK.
     Handshakes,
-    /// From data to the echo of its time stamp, the least of both halves of the path, in packets.
+    /// In packets, from data to the echo of its TCP timestamp; the minimum of each half of the path.
     TimeStamps,
     /// From the start of one flow of a connection to the start of the other: a lower bound.
     FlowStarts,
@@ -36,11 +36,11 @@ pub enum Source {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RoundTrips {
-    /// How they were had.
+    /// How they were measured.
     pub source: Source,
-    /// Connections that told.
+    /// Connections with a measured round-trip time.
     pub connections: u64,
-    /// Seconds; one value for each address pair, the median of its connections.
+    /// Seconds; one value per address pair, the median of its connections.
     pub law: Empirical,
 }
 

@@ -33,11 +33,11 @@ const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 500..=1_460;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Vectors {
-    /// When the part begins, seconds after the original did.
+    /// Start of the part, seconds after the start of the original.
     pub start_s: f64,
-    /// How long it is, seconds.
+    /// Length of the part, seconds.
     pub seconds: f64,
-    /// Its sessions, by their starts.
+    /// Its sessions, by start time.
     pub sessions: Vec<SessionVector>,
 }
 
@@ -46,21 +46,21 @@ pub struct Vectors {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SessionVector {
-    /// When its first connection starts, seconds after the part begins.
+    /// Start of its first connection, seconds after the start of the part.
     pub start_s: f64,
-    /// Rank of its client, from 0, the one with the most connections.
+    /// Popularity rank of its client, from 0 (the most connections).
     pub source: u32,
-    /// Rank of its server, likewise.
+    /// Popularity rank of its server.
     pub destination: u32,
-    /// Its hosts speak IPv6.
+    /// Whether its hosts use IPv6.
     pub ipv6: bool,
     /// The server's port.
     pub service: u16,
-    /// Of its pair of hosts: from the meter to the client and back, to the server and back, microseconds; the least
-    /// that a handshake of the pair took, or an answer after it; 0 where none was seen.
+    /// Round-trip times of its pair of hosts in microseconds: from the meter to the client and back, and to the
+    /// server and back. The minimum over handshakes of the pair and later answers; 0 if none was seen.
     #[serde(default)]
     pub round_trip_us: [f64; 2],
-    /// Its connections, by their starts.
+    /// Its connections, by start time.
     pub connections: Vec<ConnectionVector>,
 }
 
@@ -69,38 +69,38 @@ pub struct SessionVector {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionVector {
-    /// Seconds after its session starts.
+    /// Start time, seconds after the start of the session.
     pub after_s: f64,
-    /// How it came about.
+    /// How it starts.
     pub opening: Begins,
-    /// From its first packet to its last that counts, seconds.
+    /// Duration from its first packet to the last that counts, seconds.
     pub lasts_s: f64,
-    /// IP packets of both ends in the original, and their bytes.
+    /// IP packets in both directions in the original.
     pub packets: u64,
-    /// Likewise.
+    /// IP bytes in both directions in the original.
     pub octets: u64,
-    /// Payload of a full segment; 0 where none was full.
+    /// Payload of a full segment; 0 if there was none.
     pub segment_bytes: u16,
-    /// Its segments carry TCP's time stamps.
+    /// Whether its segments carry TCP timestamps.
     #[serde(default = "usual")]
     pub time_stamps: bool,
-    /// Whether the client, and the server, acknowledge each segment by itself.
+    /// Whether the client, and the server, acknowledge every segment.
     #[serde(default)]
     pub acks_each: [bool; 2],
-    /// What both ends do.
+    /// Actions of both ends.
     pub steps: Vec<StepVector>,
 }
 
-/// How a connection comes about.
+/// How a connection starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Begins {
     /// With a SYN that is answered.
     Seen,
-    /// It was under way when the part began.
+    /// Already open at the start of the part.
     UnderWay,
-    /// With a SYN that nobody answers.
+    /// With a SYN that is not answered.
     Unanswered,
     /// With a SYN that is answered by a reset.
     Refused,

@@ -30,7 +30,7 @@ pub(crate) enum Warning {
     #[error("{0} flow records had byte counters that wrapped and were unwrapped")]
     CounterWrapped(u64),
     /// Records ended before they began, or lasted too long.
-    #[error("{0} flow records had stamps that cannot be, which were replaced")]
+    #[error("{0} flow records had impossible timestamps, which were replaced")]
     DurationAbsurd(u64),
     /// Sampled packets without flags do not distinguish flows.
     #[error(
@@ -56,8 +56,8 @@ pub(crate) enum Warning {
     },
     /// The payload of sampled packets is unknown.
     #[error(
-        "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
-         so that sizes are estimated as lengths times mean payload"
+        "sizes of files are not identified: the payload of packets is not identifiable from these sampled \
+         records, so sizes are estimated as lengths times mean payload"
     )]
     SizesFromLengths,
     /// The precision of the sizes of sampled files.
@@ -76,8 +76,8 @@ pub(crate) enum Warning {
     SizesNotIdentified(Precision),
     /// Starts and ends of records without flags are inferred.
     #[error(
-        "{records} TCP records carry no flags: where their flows begin and end is told by packets, \
-         answers and time (gaps over {:.1} s part them); {starts} starts and {ends} ends",
+        "{records} TCP records carry no flags: starts and ends of their flows are inferred from \
+         packets, answers and time (gaps over {:.1} s separate flows); {starts} starts and {ends} ends",
         *threshold_ns as f64 / 1e9
     )]
     WithoutFlags { records: u64, threshold_ns: u64, starts: u64, ends: u64 },
@@ -89,8 +89,8 @@ pub(crate) enum Warning {
     FewFiles(u64),
     /// The precision of the gaps of sampled records.
     #[error(
-        "gaps between connections are told by {lags} intervals between sampled connections of the same hosts: their \
-         median is between {:.3} and {:.3} s (95 %)",
+        "gaps between connections are estimated from {lags} intervals between sampled connections of the same hosts: \
+         their median is between {:.3} and {:.3} s (95 %)",
         median_s.low,
         median_s.high
     )]

@@ -56,10 +56,10 @@ pub enum ContainerError {
     #[error("the header is damaged or of another version")]
     Header,
     /// A value of the header beyond its limits.
-    #[error("the header says what cannot be: {0}")]
+    #[error("the header has impossible values: {0}")]
     Limits(&'static str),
     /// A length that no packet has.
-    #[error("a packet of {0} bytes cannot be")]
+    #[error("a packet cannot have {0} bytes")]
     Length(usize),
     /// The file ends before its end mark.
     #[error("the file was cut: its end mark is missing")]
@@ -68,7 +68,7 @@ pub enum ContainerError {
     #[error("{0} frames are more than {FRAMES_MAX}")]
     Frames(u32),
     /// Something stands behind the end mark.
-    #[error("{0} bytes are left over behind the end mark")]
+    #[error("{0} bytes follow after the end mark")]
     LeftOver(usize),
 }
 

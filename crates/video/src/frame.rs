@@ -40,7 +40,7 @@ pub enum FrameError {
         height: u32,
     },
     /// Another number of bytes than a frame of this size has.
-    #[error("{bytes} bytes are no frame of {size}, which has {}", size.frame_bytes())]
+    #[error("{bytes} bytes are not a frame of {size}, which has {}", size.frame_bytes())]
     Bytes {
         /// The size that was agreed on.
         size: FrameSize,
@@ -222,6 +222,6 @@ mod tests {
         assert_eq!((frames[0].plane(0), frames[0].plane(2)), (&[0, 1, 2, 3][..], &[5][..]));
         let left = raw_frames(size, &bytes[..11]).err().expect("half a frame");
         assert_eq!(left, FrameError::Bytes { size, bytes: 5 });
-        assert_eq!(left.to_string(), "5 bytes are no frame of 2x2, which has 6");
+        assert_eq!(left.to_string(), "5 bytes are not a frame of 2x2, which has 6");
     }
 }

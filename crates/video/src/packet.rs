@@ -58,7 +58,7 @@ pub struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// Shorter than a label or longer than any packet.
-    #[error("{0} bytes are no packet")]
+    #[error("{0} bytes are not a packet")]
     Length(usize),
     /// Something else than a packet of Wave Video.
     #[error("not a packet of Wave Video: it begins with {0:#04x}")]

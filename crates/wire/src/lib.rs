@@ -1,4 +1,4 @@
-//! What crosses a link: time, rate, link layers, headers and checksums, read from slices.
+//! Packet formats: time, rate, link layers, headers and checksums, read from slices.
 //!
 //! [`packet::parse`] is the door: a captured frame goes in, and what a meter needs of it comes out,
 //! after one pass over its headers. Everything else here serves it (`view` to `tunnel`), checks what

@@ -25,41 +25,41 @@ pub const ROUTES: usize = 100_000;
 pub const FILTERS: usize = 1_000;
 
 nilometer_wire::named! {
-    /// What is measured.
+    /// Devices to be measured.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Dut {
-        /// This router.
+        /// Our router.
         Nilometer = "nilometer",
-        /// The kernel's forwarding, with a route and nothing else.
+        /// Linux forwarding with a single route.
         Linux = "linux",
-        /// The same with filters of nftables and a queue of tc.
+        /// Linux forwarding with nftables filters and a tc queue.
         Nftables = "nftables",
     }
 }
 
 nilometer_wire::named! {
-    /// What of our router is at work.
+    /// Variants of our router.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Variant {
-        /// All, for every packet.
+        /// All stages, for every packet.
         #[value(name = "complete", alias = "no_shortcuts")]
         Complete = "complete",
-        /// All, and one processor alone takes what comes in, so that packets which several processors have sent
-        /// would keep their order. (The other devices promise none, and so does `complete`.)
+        /// All stages, with a single processor for all input, so that packets sent from several processors keep their
+        /// order. (The other devices do not guarantee that, nor does `complete`.)
         #[value(name = "ordered")]
         Ordered = "ordered",
         /// Without distributed queueing.
         #[value(name = "no_dq")]
         NoDq = "no_dq",
-        /// Every address has the same next hop, without a table.
+        /// One next hop for all addresses, without a lookup table.
         #[value(name = "no_lookup")]
         NoLookup = "no_lookup",
         /// Without filters.
         #[value(name = "no_classifier")]
         NoClassifier = "no_classifier",
-        /// Without distributed queueing, and flows take shortcuts past the pipeline.
+        /// Without distributed queueing; flows take shortcuts past the pipeline.
         #[value(name = "offloaded")]
         Offloaded = "offloaded",
     }
@@ -215,7 +215,7 @@ fn start_router(site: &Site, variant: Variant, seed: u64) -> Result<Device> {
             let routes = &mut driver.router_mut().tables_mut().routes4;
             let mut found = [None];
             routes.look_up(&[0xc613_0001], &mut found);
-            let found = found[0].ok_or_else(|| anyhow!("there is no route to be constant"))?;
+            let found = found[0].ok_or_else(|| anyhow!("no_lookup has no route"))?;
             *routes = Box::new(Constant(found));
             anyhow::Ok(())
         })??;

@@ -384,20 +384,20 @@ fn doubts(points: &[Point]) -> Vec<Doubt> {
 enum Doubt {
     /// The generator was too slow.
     #[error(
-        "at {late} of {all} points the generator did not keep its pace; there the load is what \
-         offered_pps says, not what was asked for"
+        "at {late} of {all} points the generator did not keep its rate; there the load is \
+         offered_pps, not the requested rate"
     )]
     NotPaced { late: usize, all: usize },
     /// The tester itself lost frames.
     #[error(
-        "at {unheard} of {all} points the tester could not take all that came, up to {:.1} % of what it \
-         sent; there the device forwarded more than forwarded_pps says",
+        "at {unheard} of {all} points the tester could not receive all frames, up to {:.1} % of those \
+         sent; there the device forwarded more than forwarded_pps",
         100.0 * worst_share
     )]
     Unheard { unheard: usize, all: usize, worst_share: f64 },
     /// Prices are not known closely enough.
     #[error(
-        "at {untold} of {all} points the frames per CPU-second are not told (of the first: {why}); \
+        "at {untold} of {all} points the frames per CPU-second are too uncertain to report (of the first: {why}); \
          --rounds-max allows more rounds"
     )]
     CostUntold { untold: usize, all: usize, why: String },
@@ -409,7 +409,7 @@ enum Doubt {
     /// Interrupts are in no thread's time.
     #[error(
         "this kernel accounts interrupts apart from threads: the work that they do is not in the \
-         processor time, and frames cost more than is told"
+         processor time, and frames cost more than reported"
     )]
     InterruptsApart,
 }

@@ -49,16 +49,16 @@ pub const SUM_OFF_MAX: f64 = 0.1;
 /// Rounds at least, however few seconds are given.
 const ROUNDS_MIN: u32 = 3;
 
-/// What of the pipeline is switched off (Figure 10 of the paper).
+/// Stage of the pipeline that is switched off (Figure 10 of the paper).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
     /// Nothing.
     Complete,
-    /// Distributed queueing: arrivals cross to their outputs at once.
+    /// Distributed queueing: arrivals cross the fabric immediately.
     NoDq,
-    /// The lookup: the last bits of the destination are the next hop.
+    /// The lookup: the low bits of the destination address are the next hop.
     NoLookup,
     /// The classifier: there are no filters.
     NoClassifier,

@@ -98,7 +98,7 @@ fn check(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Resu
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         return match folder.filter(|folder| !folder.is_dir()) {
-            Some(folder) => bail!("cannot write {shown}: {} is no directory", folder.display()),
+            Some(folder) => bail!("cannot write {shown}: {} is not a directory", folder.display()),
             None => Ok(()),
         };
     };
@@ -126,7 +126,7 @@ fn check(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Resu
     let is_ours =
         || read.is_ok() && first == beginning && (beginning != TABLE || is_table_of_ours(path));
     if there.len() > 0 && !is_ours() {
-        bail!("{shown} is another kind of file than would replace it; it is left alone");
+        bail!("{shown} is a file of another kind; it is left alone");
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub fn guard(
     }
     match above.filter(|above| !above.is_dir()) {
         Some(above) => {
-            bail!("cannot write {}: {} is no directory", path.display(), above.display())
+            bail!("cannot write {}: {} is not a directory", path.display(), above.display())
         }
         None => Ok(Output::anew(path)),
     }
@@ -95,7 +95,7 @@ fn make(directory: &Path, undo: &mut Undo) -> Result<()> {
         undo.0.push(one.to_owned());
     }
     if !directory.as_os_str().is_empty() && !directory.is_dir() {
-        bail!("cannot write into {}: it is no directory", directory.display());
+        bail!("cannot write into {}: it is not a directory", directory.display());
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ mod tests {
         write(&new, ["a", &"x".repeat(300)], "no").expect_err("no name is as long");
         let below = inner.join("a").join("below");
         let refused = guard(&below, Path::new("a"), &[], true, b"").expect_err("below a file");
-        assert!(refused.to_string().contains("is no directory"), "{refused}");
+        assert!(refused.to_string().contains("is not a directory"), "{refused}");
         std::os::unix::fs::symlink("nowhere", room.join("link")).expect("a link");
         let refused =
             guard(&room.join("link"), Path::new("a"), &[], true, b"").expect_err("a link");

@@ -72,7 +72,7 @@ fn numbers(node: Node<'_, '_>) -> Result<Vec<f64>> {
             Some(value) if values.len() < VALUES_MAX => values.push(value),
             Some(_) => bail!("line {}: <{name}> has more than {VALUES_MAX} values", line(node)),
             None => {
-                bail!("line {}: <{name}> holds '{word}', which is no number from 0", line(node))
+                bail!("line {}: <{name}> holds '{word}', which is not a number from 0", line(node))
             }
         }
     }

@@ -77,7 +77,7 @@ pub fn one_sided(seen: Side) -> String {
         Side::Server => ["servers", "clients"],
     };
     format!(
-        "The packets are those of {seen} alone: what {unseen} sent is inferred from acknowledgements, and no law \
-         tells of it; {seen} are compared with {seen}."
+        "The packets are those of {seen} alone: what {unseen} sent is inferred from acknowledgements and is not \
+         compared; {seen} are compared with {seen}."
     )
 }

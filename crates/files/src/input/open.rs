@@ -93,7 +93,7 @@ fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
                 first.iter().take(8).map(|octet| format!("{octet:02x}")).collect();
             let looks = known_by_sight(first).map_or(String::new(), |kind| format!(" ({kind})"));
             format!(
-                "{name}: begins with {}{looks}, which is none of what is read here: {RECOGNISED}",
+                "{name}: begins with {}{looks}, which is no supported format: {RECOGNISED}",
                 shown.join(" ")
             )
         }

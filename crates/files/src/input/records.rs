@@ -360,7 +360,7 @@ impl<'a> Reading<'a> {
     fn hold_to_files(&self, gauge: &Gauge, read_as: ReadAs) -> Result<()> {
         let is_once = read_as == ReadAs::Packets && is_pipe(Path::new(gauge.name()));
         if self.refuses_piped_packets && is_once {
-            bail!("{}: {ONCE}, or add --fit, whose laws are learnt in one reading", gauge.name());
+            bail!("{}: {ONCE}, or add --fit, which reads its input once", gauge.name());
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ fn alone(only: Side, is_of_records: bool) -> String {
     };
     match is_of_records {
         true => format!(
-            "The flow records are those of {seen} alone: no law tells what {unseen} sent, and {seen} are compared \
+            "The flow records are those of {seen} alone: what {unseen} sent is not compared, and {seen} are compared \
              with {seen}."
         ),
         false => one_sided(only),
@@ -181,8 +181,8 @@ fn of_model(path: &PathBuf) -> Result<Held<'_>> {
     let named = path.display().to_string();
     let Some(vectors) = model.vectors else {
         bail!(
-            "{named}: is a model of laws, which keeps no connections to compare; `nilometer model compare` holds \
-             two models against each other"
+            "{named}: is a model of laws, which keeps no connections to compare; `nilometer model compare` \
+             compares two models"
         );
     };
     let observed = Observed::of(vectors.observed(), Source::Vectors);
@@ -217,8 +217,8 @@ impl Records {
     fn refuse_sampled(self, named: &str) -> Result<Records> {
         if self.sampling_max > 1 {
             bail!(
-                "{named}: are records of one packet in {}, which do not tell connections; `nilometer model` \
-                 estimates their laws, and `nilometer model compare` holds two models against each other",
+                "{named}: are records of one packet in {}, which do not identify connections; `nilometer model` \
+                 estimates their laws, and `nilometer model compare` compares two models",
                 self.sampling_max
             );
         }
@@ -285,7 +285,7 @@ impl Held<'_> {
             }
             What::Records(_) => Ok(self.observe(telling, Some(only))),
             What::Vectors(_) => bail!(
-                "{}: is a model, which does not tell its directions apart, and the other is of one direction only",
+                "{}: is a model, which does not separate directions, and the other is of one direction only",
                 self.path.display()
             ),
         }

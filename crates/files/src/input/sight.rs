@@ -34,7 +34,7 @@ pub fn refuse_input(path: &Path, wanted: &str) -> Result<()> {
     match kind(path) {
         // An input whose name ends in .toml needs a flag, to distinguish it from a LAB.toml.
         Some(kind) => bail!(
-            "{shown}: this is {kind}, and no {wanted}; give it as an input: `nilometer lab run --input \
+            "{shown}: this is {kind}, not {wanted}; give it as an input: `nilometer lab run --input \
              {shown}`"
         ),
         None => Ok(()),

@@ -305,7 +305,7 @@ impl TableReader {
             Some(found) => {
                 let found = found.chars().take(SHOWN_MAX).collect::<String>();
                 let found = found.escape_debug();
-                bail!("{}: holds `{found}` and not `{wanted}`, which is needed", self.name)
+                bail!("{}: holds `{found}` instead of `{wanted}`", self.name)
             }
             None => bail!(
                 "{}: is a Parquet file, but not one of `{wanted}`: its metadata has no `format`",

@@ -139,7 +139,7 @@ pub fn read_packet_table(path: &Path, sink: &mut dyn FnMut(PacketRow) -> Result<
         for row in 0..rows {
             let word = columns.fate.values()[row].as_utf8().unwrap_or("(not text)");
             let Some(fate) = Fate::from_name(word) else {
-                anyhow::bail!("{}: `{}` is no fate", path.display(), word.escape_debug());
+                anyhow::bail!("{}: `{}` is not a known fate", path.display(), word.escape_debug());
             };
             sink(PacketRow {
                 entered_ns: entered.next().flatten().map(|stamp| *stamp as u64),

@@ -38,7 +38,7 @@ fn formats_are_told_by_their_first_bytes() {
     let mut collector = Collector::new(Limits::default());
     let refused = collector.receive(somebody(), 1, b"GET / HTTP/1.1", &mut |_| {}).unwrap_err();
     assert_eq!((refused, collector.counts().malformed), (Error::NoExport, 1));
-    assert!(refused.to_string().contains("no export"));
+    assert!(refused.to_string().contains("not an export"));
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl Replayed {
         self.differences += 1;
         let number = self.frames;
         self.first_difference.get_or_insert_with(|| {
-            format!("{what}, at {:.9} s behind frame {number}", now.as_secs_f64())
+            format!("{what}, at {:.9} s after frame {number}", now.as_secs_f64())
         });
     }
 

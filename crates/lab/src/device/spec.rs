@@ -157,7 +157,7 @@ impl FromStr for FaultSpec {
             for pair in &pairs {
                 let (key, value) = pair.split_once('=').ok_or_else(|| {
                     format!(
-                        "{:?} is no KEY=VALUE; write for instance rate=50Mbit,delay=20ms",
+                        "{:?} is not of the form KEY=VALUE; write for instance rate=50Mbit,delay=20ms",
                         pair.trim()
                     )
                 })?;
@@ -177,7 +177,9 @@ impl FromStr for FaultSpec {
         }
         for Way { faults, .. } in &ways {
             if faults.reorder > 0.0 && faults.reorder_by == Span::ZERO {
-                return Err("reorder_by is no time, so that nothing would be reordered".to_owned());
+                return Err(
+                    "reorder_by is not a time, so that nothing would be reordered".to_owned()
+                );
             }
         }
         let [forth, back] = ways;
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_what_to_do() {
         for (text, words) in [
-            ("rate", "no KEY=VALUE"),
+            ("rate", "is not of the form KEY=VALUE"),
             ("speed=3", "there is no such fault; the keys are rate, queue"),
             ("loss=2", "loss=2: give a probability from 0 to 1"),
             ("loss=NaN", "give a probability"),

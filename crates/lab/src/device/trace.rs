@@ -61,8 +61,9 @@ fn step(line: &str) -> Result<(Span, Span)> {
     let numbers = line.split_once(',').and_then(|(seconds, delay_ms)| {
         Some((seconds.trim().parse().ok()?, delay_ms.trim().parse().ok()?))
     });
-    let (seconds, delay_ms): (f64, f64) =
-        numbers.with_context(|| format!("{line:?} is no SECONDS,DELAY_MS, for instance 0,20"))?;
+    let (seconds, delay_ms): (f64, f64) = numbers.with_context(|| {
+        format!("{line:?} is not of the form SECONDS,DELAY_MS, for instance 0,20")
+    })?;
     let most_ms = DELAY_MAX.as_secs_f64() * 1e3;
     ensure!((0.0..=1e6).contains(&seconds), "{seconds} s is not from 0 to 1,000,000 s");
     ensure!((0.0..=most_ms).contains(&delay_ms), "{delay_ms} ms is not from 0 to {most_ms} ms");

@@ -17,7 +17,7 @@ fn io_uring() -> Finding {
         Some("0") => finding("allowed"),
         Some(_) => finding("switched off by kernel.io_uring_disabled")
             .missing(later, "`sudo sysctl -w kernel.io_uring_disabled=0`"),
-        None => finding("not built, or a kernel before 6.6, which does not tell")
+        None => finding("not built, or a kernel before 6.6, which does not report it")
             .doubtful(later, "a kernel with CONFIG_IO_URING"),
     }
 }

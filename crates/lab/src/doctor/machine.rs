@@ -68,7 +68,7 @@ fn cores() -> Finding {
         return finding;
     }
     finding.doubtful(
-        "client, device, server and meter take turns, and delays hold the scheduler's pauses",
+        "client, device, server and meter share a processor, and delays include scheduling pauses",
         "give it two cores or more",
     )
 }
@@ -88,7 +88,7 @@ fn load() -> Finding {
         return finding;
     }
     finding.doubtful(
-        "other work takes turns with the lab, and delays hold its pauses",
+        "other work competes with the lab, and delays include its pauses",
         "wait until the machine is idle",
     )
 }
@@ -180,7 +180,7 @@ fn scheduling() -> Finding {
     };
     let finding = Finding::ok("scheduling", Purpose::Figures, "the ordinary class alone");
     finding.doubtful(
-        "router and engines wait for a processor like everybody else, and delays hold it",
+        "router and engines wait for a processor like any other thread, and delays include that",
         why,
     )
 }

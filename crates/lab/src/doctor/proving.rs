@@ -35,7 +35,7 @@ fn captures(folder: Option<&Path>) -> Finding {
     match folder {
         Some(folder) if folder.is_dir() => finding(folder.display().to_string()),
         Some(folder) => {
-            let found = format!("NILOMETER_DATA is {}, which is no folder", folder.display());
+            let found = format!("NILOMETER_DATA is {}, which is not a folder", folder.display());
             finding(found).missing(consequence, remedy)
         }
         None => finding("NILOMETER_DATA is not set".to_owned()).missing(consequence, remedy),

@@ -70,7 +70,7 @@ impl Options {
         if error.kind() == io::ErrorKind::PermissionDenied {
             let allowed = names("allowed");
             return anyhow!(
-                "congestion control `{asked}` is for privileged users only; this one may have: \
+                "congestion control `{asked}` is for privileged users only; allowed here: \
                  {allowed}; name one of them, run as root, or let root add it to \
                  net.ipv4.tcp_allowed_congestion_control"
             );

@@ -43,7 +43,7 @@ impl Reference<'_> {
             "" => None,
             number => match number.parse::<f64>() {
                 Ok(factor) if factor.is_finite() => Some(factor),
-                _ => bail!("`{text}`: `{number}` before the $ is no number"),
+                _ => bail!("`{text}`: `{number}` before the $ is not a number"),
             },
         };
         let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
@@ -67,7 +67,7 @@ impl Reference<'_> {
         };
         let Some(number) = as_number(value) else {
             if self.factor.is_some() || self.unit.is_some() {
-                bail!("{key}: the parameter `{}` is no number", self.name);
+                bail!("{key}: the parameter `{}` is not a number", self.name);
             }
             return Ok(value.clone());
         };
@@ -176,7 +176,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         for (document, word) in [
             ("a = '$flow'", "did you mean `flows`"),
-            ("a = '2 $discipline'", "no number"),
+            ("a = '2 $discipline'", "not a number"),
             ("a = 'x $flows'", "`x`"),
             ("a = '$'", "name follows"),
             ("start_s = '$rtt_ms'", "in s"),

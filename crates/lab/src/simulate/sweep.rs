@@ -42,7 +42,7 @@ pub fn runs(scenarios: &[Scenario]) -> Result<Vec<Run>> {
         return Err(anyhow!("seeds is at least 1"));
     }
     if total > RUNS_MAX as u64 {
-        return Err(anyhow!("{total} runs are asked for, {RUNS_MAX} are the limit"));
+        return Err(anyhow!("{total} runs are requested, the limit is {RUNS_MAX}"));
     }
     let of_point = |(point, scenario): (usize, &Scenario)| {
         let first = scenario.seed;

@@ -276,21 +276,21 @@ fn read_part<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 fn check_parameter(name: &str, value: &Value) -> Result<()> {
     let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(letters) {
-        bail!("the parameter `{name}` has a name that is no word");
+        bail!("the parameter `{name}` has a name that is not a word");
     }
     if TOP.contains(&name) {
         bail!("`{name}` stands at the top of a scenario, not under [parameters]");
     }
     match value {
         Value::Array(_) => bail!("the parameter `{name}` is a list; lists stand under [sweep]"),
-        Value::Table(_) | Value::Datetime(_) => bail!("the parameter `{name}` is no scalar"),
+        Value::Table(_) | Value::Datetime(_) => bail!("the parameter `{name}` is not a scalar"),
         _ => Ok(()),
     }
 }
 
 fn axis(parameters: &Parameters, name: String, values: Value) -> Result<(String, Vec<Value>)> {
     let Some((_, default)) = parameters.iter().find(|(known, _)| *known == name) else {
-        bail!("[sweep] has `{name}`, which is no parameter; give it a default in [parameters]");
+        bail!("[sweep] has `{name}`, which is not a parameter; give it a default in [parameters]");
     };
     match values {
         Value::Array(values) if (1..=VALUES_MAX).contains(&values.len()) => {
@@ -320,7 +320,7 @@ fn typed(text: &str, default: &Value) -> Result<Value> {
         _ => match (text.parse::<i64>(), text.parse::<f64>()) {
             (Ok(whole), _) => Ok(Value::Integer(whole)),
             (_, Ok(number)) if number.is_finite() => Ok(Value::Float(number)),
-            _ => bail!("`{text}` is no number"),
+            _ => bail!("`{text}` is not a number"),
         },
     }
 }
@@ -363,7 +363,7 @@ mod tests {
         for (assignment, word) in [
             ("aa=1", "did you mean `a`?"),
             ("seds=1", "did you mean `seeds`?"),
-            ("b=x", "no number"),
+            ("b=x", "not a number"),
             ("b=1,,2", "empty"),
             ("b", "key=value"),
             ("c=maybe", "neither"),
@@ -379,10 +379,10 @@ mod tests {
     fn parameters_are_scalars_and_axes_are_parameters() {
         for (text, word) in [
             ("[parameters]\na = [1]", "under [sweep]"),
-            ("[parameters]\na = { b = 1 }", "no scalar"),
+            ("[parameters]\na = { b = 1 }", "not a scalar"),
             ("[parameters]\nseed = 1", "top"),
-            ("[parameters]\n\"a b\" = 1", "no word"),
-            ("[sweep]\na = [1]", "no parameter"),
+            ("[parameters]\n\"a b\" = 1", "not a word"),
+            ("[sweep]\na = [1]", "not a parameter"),
             ("[parameters]\na = 1\n[sweep]\na = []", "1 to"),
             ("[parameters]\na = 1\n[sweep]\na = [\"x\"]", "another type"),
             ("parameters = 1", "is a table"),

@@ -12,8 +12,8 @@ use super::sweep::Run;
 pub enum Warning {
     /// A study of the paper's that is shorter than there.
     #[error(
-        "the study was shortened, to {own_s} s of {whole_s} s: the paper's sentences are about the whole, \
-         and none is judged; leave duration_s out to have them judged"
+        "the study was shortened, to {own_s} s of {whole_s} s: the paper's claims are about the whole \
+         study, and none is judged; leave duration_s out to judge them"
     )]
     Shortened {
         /// How long it lasts here.

@@ -197,9 +197,9 @@ fn choose(
     let reading = if is_worth { Reading::Polling } else { Reading::Sleeping };
     let ring = (most * HEADROOM).next_power_of_two().clamp(RING_MIN, RING_MAX as u64);
     let why = format!(
-        "at {pps:.0} frames a second the noise is {sleeping} ns where the receiver sleeps between looks and \
-         {polling} ns where it polls, {}; at most {most} frames waited in the ring, which is to hold {HEADROOM} times as many \
-         and {RING_MIN} at least",
+        "at {pps:.0} frames/s the noise is {sleeping} ns if the receiver sleeps between reads and {polling} \
+         ns if it polls, {}; at most {most} frames waited in the ring, which should hold {HEADROOM} times as \
+         many, at least {RING_MIN}",
         if is_worth { "which is worth a processor" } else { "which is not worth a processor" }
     );
     let name = if is_worth { "polling" } else { "sleeping" };

@@ -30,17 +30,17 @@ const RING_MAX: usize = 1 << 17;
 pub const SECONDS_MIN: f64 = 0.01;
 
 nilometer_wire::named! {
-    /// Who takes stamps.
+    /// Where frames are timestamped.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum StampChoice {
-        /// Programs in the driver where the system lets us load them, packet sockets elsewhere.
+        /// In the driver, by BPF programs, if the system allows loading them; otherwise at packet sockets.
         Best = "best",
-        /// Programs in the driver.
+        /// In the driver, by BPF programs.
         Driver = "driver",
-        /// Packet sockets.
+        /// At packet sockets.
         Socket = "socket",
-        /// Nobody: frames are counted, and have no delay.
+        /// Nowhere: frames are counted, without delays.
         None = "none",
     }
 }

@@ -82,7 +82,7 @@ impl Load {
 pub fn read(results: &Path) -> Result<(Outcome, Load)> {
     let path = results.join("result.json");
     let outcome: Outcome = document::read_json(&path)
-        .with_context(|| format!("{}: is no directory of a lab run", results.display()))?;
+        .with_context(|| format!("{}: is not a directory of a lab run", results.display()))?;
     let load = Load::of(&outcome.intervals).with_context(|| path.display().to_string())?;
     Ok((outcome, load))
 }

@@ -127,7 +127,7 @@ fn found(
 fn network(pools: &[nilometer_linux::prefix::Prefix], whose: &str) -> Result<Network> {
     let pool = pools.iter().find(|pool| !pool.is_ipv6());
     let pool = pool.with_context(|| format!("a stream needs an IPv4 pool of {whose}"))?;
-    let IpAddr::V4(address) = pool.address() else { bail!("{pool} is no IPv4 network") };
+    let IpAddr::V4(address) = pool.address() else { bail!("{pool} is not an IPv4 network") };
     if pool.length() > 30 {
         bail!("{pool} has too few addresses for flows: give a network of at most 30 bits");
     }

@@ -148,7 +148,7 @@ fn typed(part: &str) -> Result<Typed, String> {
             let hurst = hurst.parse().ok().filter(|hurst| (0.51..=0.99).contains(hurst));
             Ok(Typed::SelfSimilar(hurst.ok_or("the Hurst parameter is from 0.51 to 0.99")?))
         }
-        _ => Err(format!("{part:?} is no pattern; the patterns are {FORMS}")),
+        _ => Err(format!("{part:?} is not a pattern; the patterns are {FORMS}")),
     }
 }
 
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_in_a_line() {
         for (text, words) in [
-            ("", "is no pattern; the patterns are constant"),
-            ("burst", "is no pattern"),
+            ("", "is not a pattern; the patterns are constant"),
+            ("burst", "is not a pattern"),
             ("burst:0", "1 to 65536 frames"),
             ("poisson+constant", "says one thing twice"),
             ("imix+trimodal", "says one thing twice"),

@@ -151,7 +151,7 @@ pub(super) fn through(
         Ok((seen, device.stop()?))
     })();
     for problem in testbed.give_back()? {
-        say!("warning: not put back: {problem}");
+        say!("warning: not restored: {problem}");
     }
     played
 }

@@ -11,13 +11,14 @@ use nilometer_profile::stream::{Even, StreamSettings};
 use serde::{Deserialize, Serialize};
 
 nilometer_wire::named! {
-    /// How frames are to be sent.
+    /// How frames are transmitted.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum TransmitChoice {
-        /// As live frames where more than 500,000 a second are offered and the pattern allows it.
+        /// XDP live frames if more than 500,000 frames/s are offered and the pattern allows it, otherwise a packet
+        /// socket.
         Best = "best",
-        /// By a packet socket.
+        /// Through a packet socket.
         Socket = "socket",
         /// As XDP live frames.
         Live = "live",
@@ -84,7 +85,7 @@ pub fn transmit(
     if !is_live {
         let note = match why_not.filter(|_| is_fast && choice == TransmitChoice::Best) {
             Some(why) => format!("not as live frames: {why}"),
-            None => "packet socket; several frames in a call where the sender is behind".to_owned(),
+            None => "packet socket; several frames per call if the sender is late".to_owned(),
         };
         return Ok((Transmit::Socket, Transmission { by: "socket".to_owned(), batch: 1, note }));
     }

@@ -31,8 +31,8 @@ pub(super) fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> 
     let tells_any = vectors.sessions.iter().any(|one| !one.round_trip().is_short());
     if demands_round_trips && !tells_any {
         bail!(
-            "--round-trips plays what handshakes tell, and in the part that is played none was seen in both directions, or \
-             all hosts were microseconds apart (flow records tell none): choose another --part, or leave it out"
+            "--round-trips plays round-trip times of handshakes, and in this part none was seen in both directions, or all \
+             hosts were microseconds apart (flow records contain none): choose another --part, or leave it out"
         );
     }
     model.generation.round_trips = config.may_play_round_trips() && tells_any;

@@ -43,7 +43,7 @@ fn against_the_original(outcome: &Outcome, allows_few: bool) -> Vec<String> {
                 law.unit
             )),
             Verdict::TooFew if !allows_few => found.push(format!(
-                "of {name} there is too little to tell; play longer (--duration), or pass --allow-few"
+                "{name}: too few samples to judge; play longer (--duration), or pass --allow-few"
             )),
             Verdict::TooFew | Verdict::Alike | Verdict::NotPlayed => {}
         }
@@ -97,13 +97,13 @@ pub fn out_of_bounds(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
         match figure.ratio {
             Some(_) if enough::is_too_few(&telling::figure(figure)) && allows_few => {}
             Some(_) if enough::is_too_few(&telling::figure(figure)) => found.push(format!(
-                "of {} {} samples are too few to tell; play longer (--duration), or an input with more \
+                "{}: {} samples are too few to judge; play longer (--duration), or an input with more \
                  connections",
                 figure.name, figure.count
             )),
             Some(ratio) if ratio <= 2.0 => {}
             Some(ratio) => found.push(format!("{} is {ratio:.2} x its floor, over 2", figure.name)),
-            None => found.push(format!("{} has no floor to stand beside", figure.name)),
+            None => found.push(format!("{} has no sampling floor for comparison", figure.name)),
         }
     }
     if !outcome.execution.sizes_exact {

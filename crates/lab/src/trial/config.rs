@@ -104,7 +104,7 @@ pub struct LabConfig {
     pub meter: MeterSection,
 }
 
-/// What a whole original keeps when it is fitted into [`FIT_S`], which is 1/k of its duration.
+/// What is preserved when a whole original is fitted into [`FIT_S`], 1/k of its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
@@ -115,7 +115,7 @@ pub enum Keep {
 }
 
 nilometer_wire::named! {
-    /// What stands between clients and servers.
+    /// The device between clients and servers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum DutKind {
@@ -123,21 +123,21 @@ nilometer_wire::named! {
         Nilometer = "nilometer",
         /// The Linux kernel's forwarding in a namespace of its own.
         Linux = "linux",
-        /// The same behind a packet filter, whose rules `rules` are: a stateful firewall where absent.
+        /// Linux forwarding behind a packet filter with the rules in `rules`; a stateful firewall by default.
         Nftables = "nftables",
-        /// The Linux kernel's bridge, which forwards by Ethernet addresses.
+        /// The Linux kernel's bridge, which forwards by MAC address.
         Bridge = "bridge",
-        /// The Linux kernel's forwarding by routes that FRR's daemons keep.
+        /// Linux forwarding, with routes from FRR's daemons.
         Frr = "frr",
         /// Open vSwitch's datapath in user space.
         Ovs = "ovs",
         /// DPDK's testpmd on packet sockets.
         Testpmd = "testpmd",
-        /// The Linux kernel's forwarding behind XDP programs of `program` on its ports.
+        /// Linux forwarding with the XDP programs of `program` on its ports.
         Xdp = "xdp",
-        /// A box that does to packets what `fault` says.
+        /// A device that impairs packets as configured by `fault`.
         Fault = "fault",
-        /// Whatever stands between two interfaces of this host.
+        /// Any device between two interfaces of this host.
         External = "external",
         /// Nothing: the calibration cable.
         Wire = "wire",
@@ -149,21 +149,21 @@ nilometer_wire::named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum Clock {
-        /// The machine's: hosts are the kernel's, and packets cross its links.
+        /// The system clock: kernel hosts and real links.
         Real = "real",
-        /// A virtual one, with simulated hosts.
+        /// A virtual clock, with simulated hosts.
         Virtual = "virtual",
     }
 }
 
 nilometer_wire::named! {
-    /// Whose TCP the hosts of a run have.
+    /// The TCP implementation of the hosts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum HostKind {
-        /// The kernel's.
+        /// The kernel's TCP.
         Kernel = "kernel",
-        /// Ours, any number of connections behind one interface.
+        /// Nilometer's TCP, any number of connections behind one interface.
         Simulated = "simulated",
     }
 }

@@ -71,7 +71,7 @@ pub enum HostWarning {
     /// More connections a second are planned than were tried.
     #[error(
         "The calibration started up to {tried} connections a second, and the plan up to {planned}: whether this host \
-         holds that was not tried. A longer --calibration reaches busier seconds."
+         sustains that was not tested. A longer --calibration reaches busier seconds."
     )]
     StartsUntried {
         /// In its busiest second.
@@ -81,8 +81,8 @@ pub enum HostWarning {
     },
     /// Higher bit rates are planned than were tried.
     #[error(
-        "The calibration asked for up to {:.0} Mbit/s, and the plan asks for up to {:.0}: whether this host holds \
-         that was not tried. A longer --calibration reaches busier seconds.",
+        "The calibration offered up to {:.0} Mbit/s, and the plan offers up to {:.0}: whether this host sustains \
+         that was not tested. A longer --calibration reaches busier seconds.",
         tried_bps / 1e6,
         planned_bps / 1e6
     )]

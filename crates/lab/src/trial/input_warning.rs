@@ -14,8 +14,8 @@ const DAY_NS: u64 = 24 * HOUR_NS;
 pub enum InputWarning {
     /// Flow records beside captures.
     #[error(
-        "{0} flow records stand beside the captures and are not played, since captures are played \
-         packet by packet: give them alone, or add --fit"
+        "{0} flow records were given with captures and are not played, since captures are played \
+         packet by packet: give them separately, or add --fit"
     )]
     RecordsNotPlayed(u64),
     /// Connections that carry nothing.
@@ -29,8 +29,8 @@ pub enum InputWarning {
     },
     /// Bytes that were sent and are not in the capture.
     #[error(
-        "The capture lost {:.1} % of what was sent, by its sequence numbers. It is played all the same, so that \
-         rates and packets are more than the capture has.",
+        "The capture lost {:.1} % of what was sent, by its sequence numbers. The lost data is played too, so \
+         rates and packet counts exceed the capture's.",
         100.0 * share
     )]
     CaptureLost {
@@ -39,25 +39,25 @@ pub enum InputWarning {
     },
     /// Packets whose times were not observed.
     #[error(
-        "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and \
-         durations are of that, and not of the original."
+        "The packets have no timestamps and are assumed to be evenly spaced, {rate} a second (--rate): pauses, rates and \
+         durations follow from that, not from the original."
     )]
     NoClock {
         /// Packets a second.
         rate: f64,
     },
     /// Traffic other than TCP: its kinds, and their shares of the part's bytes.
-    #[error("{}: TCP alone is played.", shares(.0))]
+    #[error("{}: only TCP is played.", shares(.0))]
     BesideTcp(Vec<(&'static str, f64)>),
     /// Records, which do not show exchanges.
     #[error(
         "The inputs are flow records: each connection is played as one exchange, over the time that it took. \
-         Exchanges and pauses within it, and sizes of packets, are not known and not judged."
+         Exchanges and pauses within it, and packet sizes, are not known and not judged."
     )]
     OneExchangeEach,
     /// Long silences that are left out.
     #[error(
-        "{} of more than an hour, {:.0} h in all, cut out: times of the original are told without",
+        "{} of more than an hour, {:.0} h in all, cut out: times of the original exclude them",
         match count {
             1 => "a silence".to_owned(),
             more => format!("{more} silences"),
@@ -86,7 +86,7 @@ pub enum InputWarning {
     },
     /// A flag requests more than there is.
     #[error(
-        "the original lasts {whole_s:.1} s and is played to its end, though {flag} asks for {until_s:.1} s: \
+        "the original lasts {whole_s:.1} s and is played to its end, though {flag} requests {until_s:.1} s: \
          nothing is repeated"
     )]
     NothingRepeated {
@@ -126,8 +126,8 @@ pub enum InputWarning {
     },
     /// A part of more connections than are kept.
     #[error(
-        "the part has {} connections, more than are kept: {} of its {} sessions are played, with {} connections, the \
-         largest that fit among them. A shorter part (--part START+LENGTH) is played whole.",
+        "the part has {} connections, more than the limit: {} of its {} sessions are played, with {} connections, \
+         including the largest that fit. A shorter part (--part START+LENGTH) is played completely.",
         all[0],
         played[1],
         all[1],

@@ -364,7 +364,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let played = play_in(&testbed, leg, live, stop);
     let not_restored = testbed.give_back()?;
     if played.is_err() {
-        not_restored.iter().for_each(|problem| say!("warning: not put back: {problem}"));
+        not_restored.iter().for_each(|problem| say!("warning: not restored: {problem}"));
     }
     Ok(LegOutcome { not_restored, ..played? })
 }

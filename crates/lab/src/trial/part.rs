@@ -37,7 +37,7 @@ impl std::str::FromStr for Part {
                 Ok(Part { start_s, seconds })
             }
             _ => bail!(
-                "'{text}' is no part: write START+LENGTH in seconds, such as 120+60, of at least \
+                "'{text}' is not a valid part: write START+LENGTH in seconds, such as 120+60, of at least \
                  {PART_MIN_S} s"
             ),
         }

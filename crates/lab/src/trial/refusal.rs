@@ -99,11 +99,11 @@ fn advice(names: &str, summary: &FlowSummary, contents: &Contents) -> String {
         return "capture where TCP passes (tcpdump -i any tcp)".to_owned();
     }
     let tunnel = match 2 * contents.of(PacketKind::Udp) > summary.packets {
-        true => "; of a tunnel on a port of its own capture what is inside",
+        true => "; for a tunnel on a non-standard port, capture the inner packets",
         false => "",
     };
     format!(
-        "a lab plays TCP alone; `nilometer flows {names}` counts the others, and -o writes their records{tunnel}"
+        "a lab plays only TCP; `nilometer flows {names}` counts the others, and -o writes their records{tunnel}"
     )
 }
 

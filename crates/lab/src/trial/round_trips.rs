@@ -27,16 +27,16 @@ use crate::device::spec::FaultSpec;
 /// The longest one-way delay that is plausible for a connection, ns.
 const WAY_MAX_NS: u64 = 5_000_000_000;
 
-/// When the original's round trips are played.
+/// When the original's round-trip times are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PlayRoundTrips {
-    /// Where handshakes of the part tell any, no other path is given and both sides of the device are the lab's.
+    /// If handshakes in the part show any, no other path is configured and the lab owns both sides of the device.
     #[default]
     Auto,
-    /// As `auto`, and a run in which they cannot be played is refused.
+    /// As `auto`, but a run that cannot play them is refused.
     Always,
-    /// Not: hosts are microseconds apart.
+    /// Never: hosts are microseconds apart.
     Never,
 }
 
@@ -66,8 +66,8 @@ pub(super) fn check(has_path: bool, is_external: bool) -> Result<()> {
     );
     ensure!(
         !is_external,
-        "--round-trips (round_trips) puts a path behind the device, where the device external has none: leave round trips \
-         out, or choose another device"
+        "--round-trips (round_trips) needs a path behind the device, which the device external does not have: leave round \
+         trips out, or choose another device"
     );
     Ok(())
 }
@@ -147,7 +147,7 @@ mod tests {
             (pair(3), trip(0, 20_000)),
         ]);
         let (clients, p50) = paths(&pairs, Side::Client).expect("paths");
-        assert_eq!((clients.pair.len(), p50), (1, 900_000), "microseconds are no path");
+        assert_eq!((clients.pair.len(), p50), (1, 900_000), "microseconds are not a path");
         let (servers, p50) = paths(&pairs, Side::Server).expect("paths");
         assert_eq!((servers.pair.len(), p50), (2, 280_000_000));
         assert_eq!(servers.longest_stay(), Span::from_nanos(140_000_000 + 1_000_000));

@@ -11,7 +11,7 @@ pub enum Warning {
     #[error(
         "The plan has {} of payload to {hosts} from {start_s:.0} s on, and port {port} of {file} carries {}. \
          Queues will be full and connections late; raise the rate, or play fewer (--match bitrate, a \
-         longer original) if that is not what is to be seen.",
+         longer original) unless that is intended.",
         plain(&si(*planned_bps, "bit/s")),
         plain(&si(*rate_bps, "bit/s"))
     )]
@@ -30,23 +30,21 @@ pub enum Warning {
         rate_bps: f64,
     },
     /// An interface of the host is not as it was.
-    #[error(
-        "An interface that was borrowed for the device could not be made wholly as it was before: {0}."
-    )]
+    #[error("An interface that was borrowed for the device could not be restored completely: {0}.")]
     NotRestored(String),
     /// The device did wrong.
-    #[error("In mid-trial {0}.")]
+    #[error("During the trial {0}.")]
     Device(nilometer_profile::device_faults::DeviceFault),
     /// Not all of the plan was played.
     #[error(
-        "The run was interrupted. Everything here is about the traffic up to then; planned volumes are those of \
+        "The run was interrupted. All results cover the traffic up to then; planned volumes are those of \
          the whole run."
     )]
     Interrupted,
     /// The clock of the stamps was set.
     #[error(
         "The wall clock was set by {:+.3} s during the run. Packets are stamped by it: losses, delays and \
-         seconds around that moment mean nothing. Repeat without.",
+         seconds around that moment are meaningless. Repeat without setting the clock.",
         *step_ns as f64 / 1e9
     )]
     ClockSet {
@@ -55,14 +53,14 @@ pub enum Warning {
     },
     /// Packets were lost with nothing in between.
     #[error(
-        "The bare wire lost {0} packets, with nothing in between. So many are this machine's, and may \
-         be among those lost in the device; repeat on a quieter one."
+        "The bare wire lost {0} packets, without a device. This machine causes such losses, and they \
+         may be among those attributed to the device; repeat on a quieter one."
     )]
     WireLost(u64),
     /// The meter lost packets during the calibration.
     #[error(
-        "The meter lost {0} packets over the bare wire. Its delays stand beside those of the device; \
-         repeat with a larger --ring-mib."
+        "The meter lost {0} packets over the bare wire. Its delays are compared with those of the \
+         device; repeat with a larger --ring-mib."
     )]
     WireMeterLost(u64),
     /// The median delay over the wire is longer than through the device.
@@ -81,7 +79,7 @@ pub enum Warning {
     },
     /// The meter lost packets.
     #[error(
-        "The meter lost {0} packets. They are in no count, and a packet lost on one side only \
+        "The meter lost {0} packets. They are not counted, and a packet lost on one side only \
          looks lost in the device; repeat with a larger --ring-mib or on a quieter machine."
     )]
     MeterLost(u64),
@@ -115,19 +113,19 @@ pub enum Warning {
     },
     /// Fates were decided before their time.
     #[error(
-        "{0} packets were decided before their time because too many were under way. Losses and delays are \
+        "{0} packets were judged early because too many were in flight. Losses and delays are \
          suspect."
     )]
     DecidedEarly(u64),
     /// The meter's cache was full.
     #[error(
-        "{0} flows left the meter's cache early because it was full. Their sizes are not whole."
+        "{0} flows left the meter's cache early because it was full. Their sizes are incomplete."
     )]
     FlowsEvicted(u64),
     /// A fault box had no room for packets.
     #[error(
-        "{unheard} packets never reached the {name}, and {unsent} left it by no port: its buffers or rings were full. \
-         These losses are its own; play slower, or with less delay."
+        "{unheard} packets never entered the {name}, and {unsent} were not transmitted by it: its buffers or rings \
+         were full. These losses are its own; play slower, or with less delay."
     )]
     BoxFull {
         /// `fault box` or `path`.
@@ -138,7 +136,9 @@ pub enum Warning {
         unsent: u64,
     },
     /// A fault box's log has not all of its packets.
-    #[error("{file} has the first packets only; {beyond} later ones are counted and not listed.")]
+    #[error(
+        "{file} contains only the first packets; {beyond} later ones are counted but not listed."
+    )]
     BoxLogFull {
         /// Its log.
         file: &'static str,
@@ -172,7 +172,7 @@ pub enum Warning {
     },
     /// A simulated host had no room for frames.
     #[error(
-        "{unheard} frames came to a simulated host and found no room at its port, and {unsent} that it sent left by none. \
+        "{unheard} frames were dropped on arrival at a simulated host, and {unsent} that it sent were not transmitted. \
          Their losses are not the device's; play fewer connections, or on more processors."
     )]
     HostsFull {
@@ -183,7 +183,7 @@ pub enum Warning {
     },
     /// The repetition of simulated hosts did something else.
     #[error(
-        "Told the same in virtual time, the simulated hosts made {differences} decisions that were not the same: {first}."
+        "With the same inputs in virtual time, the simulated hosts made {differences} different decisions: {first}."
     )]
     ReplayDiffers {
         /// How many.
@@ -195,7 +195,7 @@ pub enum Warning {
     #[error("The router's port {0}.")]
     RouterFallback(String),
     /// The router has a warning of its own.
-    #[error("The router warns: {0}.")]
+    #[error("Router warning: {0}.")]
     RouterWarns(String),
     /// The router's counters do not explain the losses.
     #[error(
@@ -219,7 +219,7 @@ pub enum Warning {
     RealTimeRefused,
     /// Connections failed.
     #[error(
-        "{failed} of {connections} connections failed. execution.ndjson says how each one ended."
+        "{failed} of {connections} connections failed. execution.ndjson lists how each one ended."
     )]
     ConnectionsFailed {
         /// How many.
@@ -242,8 +242,8 @@ pub enum Warning {
     },
     /// Not every connection carried its planned bytes.
     #[error(
-        "File sizes are not byte-exact. Some connections carried other byte counts than planned; \
-         execution.ndjson says which."
+        "File sizes are not byte-exact. Some connections carried different byte counts than \
+         planned; execution.ndjson lists them."
     )]
     SizesInexact,
     /// Connections were started late.
@@ -259,7 +259,7 @@ pub enum Warning {
     },
     /// Sessions had to share pairs of addresses.
     #[error(
-        "{collisions} of {sessions} sessions share their pair of addresses with another active one. The model has \
+        "{collisions} of {sessions} sessions share their address pair with another active session. The model has \
          fewer pairs than sessions, or the pools are too small."
     )]
     PairsShared {
@@ -289,8 +289,8 @@ pub enum Warning {
     },
     /// Nothing was to start in an interval.
     #[error(
-        "The interval from {start_s:.0} s was to be empty. It holds {flows} connections of sessions \
-         that still waited when it began."
+        "The interval from {start_s:.0} s was planned empty. It contains {flows} connections of \
+         sessions that were still waiting when it began."
     )]
     IntervalNotEmpty {
         /// When it begins.
@@ -314,8 +314,8 @@ pub enum Warning {
     /// The original's clock is doubted.
     #[error(
         "The original spans {:.0} days by its clock. Captures joined from several days look like \
-         this; fitted into a minute its connections come in bursts. Give one of the parts, or \
-         --duration to play its beginning at its own speed.",
+         this; fitted into a minute its connections come in bursts. Give one of the captures, \
+         or --duration to play its beginning at its own speed.",
         original_s / 86_400.0
     )]
     SpansDays {

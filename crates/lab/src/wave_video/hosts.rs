@@ -95,7 +95,7 @@ impl<'a> Hosts<'a> {
         ensure!(no_room == 0, "{no_room} packets found no buffer");
         let seen = viewers.into_iter().zip(routers).map(|(viewer, router)| {
             ensure!(router.balances, "a router has lost count of its packets");
-            ensure!(router.fault.is_none(), "the plugin was cut off: {:?}", router.fault);
+            ensure!(router.fault.is_none(), "the plugin was disabled: {:?}", router.fault);
             viewed(viewer, plan, (contender, router))
         });
         let viewers = seen.collect::<Result<_>>()?;

@@ -79,8 +79,8 @@ pub fn render(of: &VideoPage<'_>) -> String {
     };
     let mut body = heading.html();
     body.push_str("<main>\n");
-    let about = "Of luma, frame by frame, at each receiver. A frame that is the original to the last bit stands at 60 \
-                 dB. Cross traffic is there in the shaded time.";
+    let about = "Of luma, frame by frame, at each receiver. A frame identical to the original is shown at 60 dB. \
+                 Shading marks cross traffic.";
     let figures = (0..RECEIVERS).filter_map(|at| psnr(of, at)).map(|figure| figure.html());
     body.push_str(&page::section(
         "psnr",
@@ -88,8 +88,8 @@ pub fn render(of: &VideoPage<'_>) -> String {
         about,
         &figures.collect::<Vec<_>>(),
     ));
-    let about = "The paper's figure 8: of eight frames in a row, how many had each sub-band whole. The lowest \
-                 frequency is at the bottom; what is blank never came.";
+    let about = "The paper's figure 8: of eight consecutive frames, how many had each sub-band complete. The \
+                 lowest frequency is at the bottom; blank sub-bands never arrived.";
     body.push_str(&page::section("subbands", "Which sub-bands came", about, &all_subbands(of)));
     let number = of.plan.pictured;
     let about = format!("Frame {number} as it was sent, and as D3 showed it; below, as D2 did.");
@@ -277,7 +277,7 @@ fn pictures(of: &VideoPage<'_>) -> Vec<String> {
             let (Some(frame), Some(picture)) = (shown, &seen.picture) else { continue };
             let whole = frame.whole.iter().filter(|whole| **whole).count();
             let caption = format!(
-                "{}; {whole} of {} sub-bands came whole.",
+                "{}; {whole} of {} sub-bands complete.",
                 decibels(frame.psnr_db),
                 frame.whole.len()
             );

@@ -78,13 +78,13 @@ impl ThreadPunctuality {
         }
         if self.latest_ms > self.latest_most_ms {
             return Some(format!(
-                "{who} was late by {:.0} ms, {:.0} are the most",
+                "{who} was late by {:.0} ms, the limit is {:.0} ms",
                 self.latest_ms, self.latest_most_ms
             ));
         }
         (share > LATE_MOST).then(|| {
             format!(
-                "{who} met {:.1} % of its {} moments more than {:.1} ms late, {:.0} % are the most",
+                "{who} handled {:.1} % of its {} events more than {:.1} ms late, the limit is {:.0} %",
                 100.0 * share,
                 self.moments,
                 self.late_ms,
@@ -166,8 +166,11 @@ mod tests {
         let found = |thread| complaints([(Contender::Active, &[thread][..])].into_iter());
         assert!(found(thread(10, 50.0, 0)).is_empty());
         for (thread, words) in [
-            (thread(11, 6.0, 0), "R2 (active) met 1.1 % of its 1000 moments more than 5.0 ms late"),
-            (thread(1, 50.1, 0), "R2 (active) was late by 50 ms, 50 are the most"),
+            (
+                thread(11, 6.0, 0),
+                "R2 (active) handled 1.1 % of its 1000 events more than 5.0 ms late",
+            ),
+            (thread(1, 50.1, 0), "R2 (active) was late by 50 ms, the limit is 50 ms"),
             (thread(0, 0.1, 1), "the kernel lost 1 frame of R2 (active)"),
         ] {
             let why = found(thread);

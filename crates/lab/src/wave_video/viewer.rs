@@ -33,7 +33,7 @@ const NUMBER_BYTES: usize = 4;
 pub struct FrameSeen {
     /// PSNR of its luma in dB; nothing where it is the original.
     pub psnr_db: Option<f64>,
-    /// Which of its sub-bands came whole.
+    /// Which of its sub-bands complete.
     pub whole: Vec<bool>,
 }
 

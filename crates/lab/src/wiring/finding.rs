@@ -32,7 +32,7 @@ pub enum Finding {
     LinkDown(String),
     /// No host has the address of the device's port.
     #[error(
-        "nobody at {interface} answers {} for {}, the {}' side of the device: give that port {}/{}",
+        "no host at {interface} answers {} for {}, the {}' side of the device: give that port {}/{}",
         protocol(&device.address),
         device.address,
         side.hosts(),
@@ -62,7 +62,7 @@ pub enum Finding {
     },
     /// The device tries to resolve each host on the link of the other.
     #[error(
-        "the interfaces are connected the wrong way round: at {interface} the device looks for {target}, the host of the {}' \
+        "the interfaces are swapped: at {interface} the device looks for {target}, the host of the {}' \
          side; exchange --client-interface and --server-interface",
         side.other().hosts()
     )]
@@ -76,14 +76,14 @@ pub enum Finding {
     },
     /// It sends the packets of both sides back.
     #[error(
-        "packets of both sides come back to where they were sent from: the interfaces are the wrong way round; exchange \
+        "packets of both sides return to their sender: the interfaces are swapped; exchange \
          --client-interface and --server-interface"
     )]
     BothSentBack,
     /// The device resolves a host that is not there.
     #[error(
-        "at {interface} the device looks for {target}, which nobody has: a route of it has the wrong gateway; it \
-         should be {via}"
+        "at {interface} the device looks for {target}, which no host has: one of its routes has the wrong \
+         gateway, which should be {via}"
     )]
     WrongGateway {
         /// The lab's interface.
@@ -104,7 +104,7 @@ pub enum Finding {
         route: WiredRoute,
     },
     /// It reports that a filter denies the packet.
-    #[error("the device ({from}) prohibits packets from {} to {}: let its filters pass the lab's addresses",
+    #[error("the device ({from}) prohibits packets from {} to {}: make its filters accept the lab's addresses",
         side.hosts(), side.other().hosts())]
     Prohibited {
         /// The sender of the error.
@@ -123,7 +123,7 @@ pub enum Finding {
         route: WiredRoute,
     },
     /// Packets go round until their hop limit ends.
-    #[error("packets for {destination} go round in a loop until their hop limit ends (time exceeded, says {from}): give \
+    #[error("packets for {destination} loop until their hop limit expires (time exceeded from {from}): give \
         the device {} via {}", route.prefix, route.via)]
     Loop {
         /// The sender of the error.
@@ -166,8 +166,8 @@ pub enum Finding {
         copies: usize,
     },
     /// Addresses or ports are translated.
-    #[error("the device changes the {what} of packets from {} ({sent} becomes {arrived}): the lab tells connections by \
-        their addresses; switch address translation off", side.hosts())]
+    #[error("the device changes the {what} of packets from {} ({sent} becomes {arrived}): the lab identifies \
+        connections by their addresses; disable address translation", side.hosts())]
     Translated {
         /// Which.
         what: &'static str,

@@ -56,7 +56,7 @@ impl ExternalSection {
     pub fn check_of(section: Option<&Self>, is_external: bool, device: &str) -> Result<()> {
         match (section, is_external) {
             (None, true) => bail!(
-                "the device external stands between two interfaces of this host: give --client-interface and \
+                "the device external is attached to two interfaces of this host: give --client-interface and \
                  --server-interface (external.client_interface, external.server_interface)"
             ),
             (Some(_), false) => bail!(
@@ -127,7 +127,7 @@ fn parse_mac(text: &str) -> Result<MacAddress> {
     match bytes.ok().and_then(|bytes| MacAddress::try_from(bytes).ok()) {
         Some(mac) if mac[0] & 1 == 0 => Ok(mac),
         Some(_) => bail!("{text} is the address of a group; give that of the device's port"),
-        None => bail!("{text} is no Ethernet address; write it as 02:4e:49:4c:4f:01"),
+        None => bail!("{text} is not an Ethernet address; write it as 02:4e:49:4c:4f:01"),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
             (format!("{}transparent = true", both.replace("\"b\"", "\"a\"")), "for both sides"),
             (
                 format!("{both}client_device_mac = \"2:3\""),
-                "client_device_mac: 2:3 is no Ethernet address",
+                "client_device_mac: 2:3 is not an Ethernet address",
             ),
             (format!("{both}server_device_mac = \"ff:ff:ff:ff:ff:ff\""), "of a group"),
             (

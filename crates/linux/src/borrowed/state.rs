@@ -188,7 +188,7 @@ fn refuse_carrier(name: &str, index: u32, links: &[LinkMessage]) -> Result<()> {
     };
     match links.iter().find(stands_on_it).and_then(link_name) {
         Some(other) => bail!(
-            "{other} stands on {name}, and would be lost or changed: remove it, or give another interface"
+            "{other} depends on {name}, and would be lost or changed: remove it, or give another interface"
         ),
         None => Ok(()),
     }
@@ -198,7 +198,7 @@ fn refuse_carrier(name: &str, index: u32, links: &[LinkMessage]) -> Result<()> {
 fn refuse(name: &str, link: &LinkMessage) -> Result<()> {
     ensure!(
         !link.header.flags.contains(LinkFlags::Loopback),
-        "{name} is a loopback: no device can stand behind it; give the interface towards the device"
+        "{name} is a loopback: no device can be attached to it; give the interface towards the device"
     );
     ensure!(
         link.header.link_layer_type == LinkLayerType::Ether,

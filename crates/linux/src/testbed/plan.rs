@@ -166,7 +166,7 @@ fn check(config: &TestbedConfig) -> Result<()> {
     let is_external = config.device == DeviceKind::External;
     ensure!(
         is_external == config.external.is_some(),
-        "an external device needs the two interfaces that it stands between, and no other device does"
+        "an external device needs the two interfaces towards it, and other devices need none"
     );
     ensure!(
         !(is_external && config.has_rear_path),

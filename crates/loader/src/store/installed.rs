@@ -74,14 +74,14 @@ impl Installed {
             }
             if *sequence < newest.sequence {
                 bail!(
-                    "{name} {version} was signed before what was installed (sequence {sequence}, not {}): an \
-                     old artefact is played again; --allow-downgrade takes it",
+                    "{name} {version} is older than the installed artefact (sequence {sequence}, not {}): \
+                     possible replay of an old artefact; --allow-downgrade accepts it",
                     newest.sequence
                 );
             }
             if *version == newest.version && *sha256 != newest.sha256 {
                 bail!(
-                    "{name} {version} was installed with another module; a change wants a new version"
+                    "{name} {version} was installed with another module; a change needs a new version"
                 );
             }
         }

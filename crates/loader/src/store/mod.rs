@@ -159,7 +159,7 @@ impl Store {
         if let Some((wanted, of)) = expected {
             let is_it = wanted == name && of.is_none_or(|of| of == version);
             let wanted_version = of.map_or(String::new(), |of| format!(" {of}"));
-            ensure!(is_it, "got {name} {version} where {wanted}{wanted_version} was wanted");
+            ensure!(is_it, "got {name} {version} instead of {wanted}{wanted_version}");
         }
         class(&artefact)?;
         let mut installed = self.installed()?;

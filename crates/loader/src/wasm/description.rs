@@ -30,7 +30,7 @@ impl Description {
                 description::SEEN_BYTES if seen_bytes.is_none() => {
                     let bytes = value.parse();
                     seen_bytes =
-                        Some(bytes.map_err(|_| format!("{value:?} is no number of bytes"))?);
+                        Some(bytes.map_err(|_| format!("{value:?} is not a number of bytes"))?);
                 }
                 description::COUNTER => read.counters.push(counter(value)?),
                 _ => return Err(format!("the line {:?}", shown(line))),
@@ -99,7 +99,7 @@ mod tests {
             ("name ../../etc", "the name \"../../etc\""),
             ("name a\nname b", "the line \"name b\""),
             ("version \u{1b}[31m", "the version \"\\u{1b}[31m\""),
-            ("seen-bytes -1", "\"-1\" is no number of bytes"),
+            ("seen-bytes -1", "\"-1\" is not a number of bytes"),
             ("counter Up", "the counter \"Up\""),
             ("colour red", "the line \"colour red\""),
         ];

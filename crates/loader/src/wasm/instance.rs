@@ -104,7 +104,7 @@ impl Bare {
         let outside = || LoadError::Description("it lies outside of the memory".to_owned());
         let text = std::str::from_utf8(found.ok_or_else(outside)?);
         text.map(str::to_owned)
-            .map_err(|_| LoadError::Description("it is no UTF-8 text".to_owned()))
+            .map_err(|_| LoadError::Description("it is not UTF-8 text".to_owned()))
     }
 
     fn memory(&self) -> Result<Memory, Fault> {

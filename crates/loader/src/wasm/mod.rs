@@ -69,7 +69,7 @@ pub enum LoadError {
     #[error("the module's export `{0}` has another type than the interface's")]
     ExportType(&'static str),
     /// It is of another version of the interface.
-    #[error("the module is of version {found} of the interface, and this router speaks {known}")]
+    #[error("the module is of version {found} of the interface, and this router supports {known}")]
     Version {
         /// The module's.
         found: u32,

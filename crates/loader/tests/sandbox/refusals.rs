@@ -17,7 +17,7 @@ fn refused(module: &Module) -> LoadError {
 fn another_version_of_the_interface_is_refused() {
     let found = refused(&Module { version: 2, ..Module::default() });
     assert_eq!(found, LoadError::Version { found: 2, known: 1 });
-    let said = "the module is of version 2 of the interface, and this router speaks 1";
+    let said = "the module is of version 2 of the interface, and this router supports 1";
     assert_eq!(found.to_string(), said);
 }
 

@@ -34,26 +34,26 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct Records {
-    /// How they are written.
+    /// Output format.
     #[arg(long, value_enum)]
     format: Format,
-    /// How many records are written.
+    /// Number of records to write.
     #[arg(long, default_value_t = 10_000_000)]
     count: u64,
-    /// Over how many seconds copies are spread.
+    /// Seconds over which copies are spread.
     #[arg(long, default_value_t = 3_600)]
     seconds: u64,
-    /// When the first copy begins, seconds after the beginning of 2026.
+    /// Start of the first copy, in seconds after the start of 2026.
     #[arg(long, default_value_t = 0)]
     begin: u64,
-    /// The file that is written.
+    /// Output file.
     #[arg(short, long)]
     output: PathBuf,
     /// Any input of `nilometer flows`.
     inputs: Vec<PathBuf>,
 }
 
-/// The formats that are written.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Netflow5,

@@ -23,21 +23,20 @@ const ACK: u8 = 0x10;
 
 #[derive(clap::Args)]
 pub struct Packets {
-    /// How many packets are written.
+    /// Number of packets to write.
     #[arg(long, default_value_t = 3_000_000)]
     count: u64,
-    /// All copies at once, their times scaled to so many seconds: a busy link, whose flows live together.
-    /// Without it one copy follows the other, as it was.
+    /// Write all copies at once, with their times scaled to this many seconds: a busy link with concurrent flows. By
+    /// default copies follow each other at their own speed.
     #[arg(long)]
     seconds: Option<u64>,
-    /// No copies, but headers of so many flows of TCP from a SYN to a FIN, their turns drawn by lot, within a
-    /// minute.
+    /// Write no copies, but headers of this many TCP flows from SYN to FIN, in random order, within a minute.
     #[arg(long, conflicts_with = "seconds", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     flows: Option<u32>,
-    /// The file that is written, pcap.
+    /// Output file, pcap.
     #[arg(short, long)]
     output: PathBuf,
-    /// A capture of Ethernet.
+    /// An Ethernet capture.
     input: PathBuf,
 }
 
@@ -50,7 +49,7 @@ struct Packet {
 /// Writes the copies, in the order of their times.
 pub fn replicate(asked: &Packets) -> Result<()> {
     let (_, Input::Capture(mut capture)) = open::open(&asked.input, false)? else {
-        bail!("{}: is no capture", asked.input.display());
+        bail!("{}: is not a capture", asked.input.display());
     };
     let packets = read(&mut capture)?;
     write_file(&asked.output, |file| {

@@ -25,25 +25,25 @@ use nilometer_report::likeness::{sentence, word};
 /// Arguments of `nilometer compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The original: a capture, flow records of any kind that `nilometer flows` reads, a model that keeps its
-    /// connections (`model.json` of a `lab run`), or a directory of results, which stands for its packets (`lab
-    /// run --pcap`), or else for its flow records.
+    /// The original: a capture, any flow records that `nilometer flows` reads, a model with its connections
+    /// (`model.json` of a `lab run`), or a directory of results, from which packets (`lab run --pcap`) are used if
+    /// present, otherwise flow records.
     original: PathBuf,
-    /// The copy, likewise: what some generator made of it.
+    /// The copy, in the same formats: what a generator made of the original.
     copy: PathBuf,
-    /// A pair of hosts that made no connection for so long begins another session, seconds.
+    /// A pair of hosts without a new connection for this long starts another session, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     bound: f64,
-    /// Seed of the second samples that floors are drawn from.
+    /// Seed of the second samples from which sampling floors are computed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Exit with status 1 if a law differs.
+    /// Exit with status 1 if a distribution differs.
     #[arg(long)]
     check: bool,
-    /// Draw the comparison as a page, too.
+    /// Also write the comparison as an HTML page.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace a page of ours that is there.
+    /// Replace an existing page of nilometer's.
     #[arg(long)]
     force: bool,
     /// Print the comparison as one JSON object.
@@ -193,7 +193,7 @@ fn not_measured(judgement: &Judgement) -> String {
     match &judgement.not_measured[..] {
         [] => String::new(),
         laws => format!(
-            "Not measured, because what was read does not tell them: {}.",
+            "Not measured, because the inputs do not contain them: {}.",
             laws.join(", ").replace('_', " ")
         ),
     }

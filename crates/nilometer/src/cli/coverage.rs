@@ -15,21 +15,21 @@ fn reasons(out: &LeftOut) -> [(&'static str, &'static str, Share); 6] {
     [
         (
             "not TCP",
-            "only TCP enters the laws (kinds of UDP are told apart, in `udp`); give an input with more \
+            "only TCP enters the laws (UDP is modelled by class, in `udp`); give an input with more \
              of it",
             out.not_tcp,
         ),
         (
             "no SYN seen",
-            "these flows began before the input, or their exporter does not tell the flags of all their \
-             packets; give what was captured or exported before it too, or an export with cumulative \
+            "these flows began before the input, or their exporter does not report the flags of all \
+             packets; add earlier captures or exports, or an export with cumulative \
              TCP flags",
             out.no_start_marker,
         ),
         (
             "no FIN or RST seen",
-            "these flows went on after the input, or their exporter ended them by its timers and saw no \
-             end; give what was captured or exported after it too (pieces of a flow are joined), or an \
+            "these flows continued after the input, or their exporter ended them by timeout; add later \
+             captures or exports (fragments of a flow are joined), or an \
              export with cumulative TCP flags",
             out.no_end_marker,
         ),
@@ -40,7 +40,7 @@ fn reasons(out: &LeftOut) -> [(&'static str, &'static str, Share); 6] {
         ),
         (
             "under 100 bytes",
-            "Harpoon's model has no files as small; nothing can be done about it",
+            "Harpoon's model has no such small files; there is no remedy",
             out.under_100_bytes,
         ),
         (
@@ -64,7 +64,7 @@ pub fn warning(model: &TrafficModel) -> Option<String> {
     let reasons = reasons(&coverage.left_out);
     let (why, remedy, left) = reasons.into_iter().max_by_key(|(_, _, share)| share.octets)?;
     Some(format!(
-        "the model speaks for {} of the input's {} flows and {} of its bytes; the most, {} flows with {} of \
+        "the model covers {} of the input's {} flows and {} of its bytes; the most, {} flows with {} of \
          the bytes, was left out for \"{why}\": {remedy}",
         coverage.flows_in_model,
         coverage.flows,
@@ -78,7 +78,7 @@ pub fn warning(model: &TrafficModel) -> Option<String> {
 pub fn shown(model: &TrafficModel) -> String {
     let coverage = &model.coverage;
     if coverage.flows == 0 {
-        return fact("the model speaks for", "what was stated; nothing was measured");
+        return fact("the model covers", "nothing: its distributions were given, not measured");
     }
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let flows = percent(coverage.flows_in_model, coverage.flows);
@@ -86,12 +86,12 @@ pub fn shown(model: &TrafficModel) -> String {
     let all = coverage.flows;
     let spoken =
         format!("{flows:.1} % of the input's {all} flows, {octets:.1} % of its bytes, as files");
-    let mut text = fact("the model speaks for", spoken);
+    let mut text = fact("the model covers", spoken);
     let shares = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
     if let (Some(bytes), Some(flows)) = shares {
         let [flows, bytes] = [flows, bytes].map(|share| 100.0 * share);
         let left = format!(
-            "{flows:.1} % of the flows, {bytes:.1} % of the bytes, whole connections and UDP counted in"
+            "{flows:.1} % of the flows, {bytes:.1} % of the bytes, including whole connections and UDP"
         );
         text += &fact("  not spoken for", left);
     }

@@ -38,7 +38,7 @@ impl FromStr for Dut {
     }
 }
 
-/// Options of `lab run` about the device.
+/// Device options of `lab run`.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
     /// The device under test: nilometer, linux, nftables, bridge, frr, ovs, testpmd, xdp:FILE.o (your XDP programs on the ports of Linux),
@@ -47,20 +47,21 @@ pub struct DeviceArgs {
     dut: Option<Dut>,
     #[command(flatten)]
     interfaces: Interfaces,
-    /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
-    /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key holds for both directions, and with _back for packets to
-    /// the clients (delay_back=5ms). Means `--dut fault`.
+    /// Impairments of the device `fault`, such as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
+    /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key applies to both directions, or with _back to packets towards
+    /// the clients only (delay_back=5ms). Implies `--dut fault`.
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultSpec>,
-    /// What a path in front of the device does to packets, whatever the device is: the keys of --fault. The device is
-    /// metered behind it. By address pair: `[[path.pair]]` in LAB.toml.
+    /// Impairments of a path in front of the device, for any device: the keys of --fault. The device is metered behind
+    /// it. By address pair: `[[path.pair]]` in LAB.toml.
     #[arg(long, value_name = "FAULTS")]
     path: Option<FaultSpec>,
-    /// The rules of the device `nftables`, as `nft -f` reads them; a stateful firewall where absent. Means `--dut nftables`.
+    /// Rules of the device `nftables`, in the format of `nft -f`; a stateful firewall by default. Implies `--dut
+    /// nftables`.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
-    /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
+    /// Configuration of our router: a ROUTER.toml as for `route run`, with the two ports `client` and `server`;
+    /// addresses and routes are set by the lab. Implies `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
     router: Option<PathBuf>,
 }

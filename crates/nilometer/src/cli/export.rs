@@ -13,22 +13,22 @@ use nilometer_files::harpoon;
 use nilometer_files::said::shown;
 use nilometer_files::table::model::{self, Form};
 
-/// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
+/// Export a model: Harpoon's XML, or tables in CSV or Parquet.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("form").required(true).args(["harpoon", "csv", "parquet"])))]
 pub struct ExportArgs {
     /// The model.
     file: PathBuf,
-    /// Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
+    /// Write Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
     #[arg(long, value_name = "PREFIX")]
     harpoon: Option<PathBuf>,
-    /// A directory of CSV files: laws, intervals, ranks, coverage, scales.
+    /// Write CSV files into a directory: distributions, intervals, ranks, coverage, scales.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// The same tables in Parquet.
+    /// Write the same tables in Parquet.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Replace files of an earlier export, or a directory in which all is as one left it.
+    /// Replace files of an earlier export, or a directory with unchanged files of one.
     #[arg(long)]
     force: bool,
 }

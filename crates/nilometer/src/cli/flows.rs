@@ -26,39 +26,39 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest timeout that can be given: a year.
 const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 
-/// Reads captures and flow exports, and makes one-way flow records of them.
+/// Convert captures and flow exports to one-way flow records.
 ///
-/// Packets are metered as a router's flow cache does it: a record ends by FIN or RST, after the
-/// inactive timeout, at the active timeout, or when the cache is full. Exports are decoded. Several
-/// inputs pass through one cache in the order given. Records are then repaired: pieces of one flow
-/// joined, doubles dropped, wrapped counters and impossible stamps set right.
+/// Packets are metered as in a router's flow cache: a flow record ends on FIN or RST, on the inactive or the active
+/// timeout, or when the cache is full. Exports are decoded. Several inputs pass through one cache in the given order.
+/// Records are then repaired: fragments of one flow are joined, duplicates dropped, wrapped counters and impossible
+/// timestamps corrected.
 #[derive(Debug, clap::Args)]
 pub struct FlowsArgs {
-    /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
-    /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
-    /// gzip, Zstandard, bzip2 or LZ4, or flow records of nilometer; directories of such (other files in
-    /// them are passed over, counted and named), globs; `-` is standard input.
+    /// Captures (pcap, pcapng); datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5; files of nfcapd and flow-tools;
+    /// Zeek's conn.log; CSV with a header (nfdump, Argus) and JSON lines; each also compressed with gzip, Zstandard,
+    /// bzip2 or LZ4; or nilometer's flow records. Directories of such files (others in them are skipped, counted and
+    /// named) and globs are accepted; `-` is standard input.
     #[arg(value_name = "INPUT", required_unless_present = "live", conflicts_with = "live")]
     inputs: Vec<PathBuf>,
-    /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
-    /// .ndjson; without it nothing is written.
+    /// Write the records to this file: CSV if it ends in .csv, JSON lines if it ends in .ndjson, otherwise Parquet.
+    /// By default nothing is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace FILE when it exists.
+    /// Replace an existing FILE.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long, action = ArgAction::SetTrue)]
     json: bool,
-    /// Tell the SHA-256 of each input, which takes longer than reading most. What -o writes names it anyway.
+    /// Print the SHA-256 of each input, which takes longer than reading most inputs. Files written by -o always
+    /// contain it.
     #[arg(long, requires = "json")]
     digests: bool,
-    /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
-    /// The table then leaves TCP connections out.
+    /// Do not repair records: they may be split, duplicated or misdated. The table then omits TCP connections.
     #[arg(long)]
     decode_only: bool,
-    /// Write other addresses in place of those that are there, such that what shared a prefix still does
-    /// (Crypto-PAn). KEYFILE has 32 bytes or 64 hexadecimal digits; the same key gives the same addresses.
+    /// Anonymise addresses with prefix preservation (Crypto-PAn). KEYFILE contains 32 bytes or 64 hexadecimal digits;
+    /// the same key gives the same addresses.
     #[arg(long, value_name = "KEYFILE", requires = "output")]
     anonymise: Option<PathBuf>,
     #[command(flatten)]
@@ -67,35 +67,35 @@ pub struct FlowsArgs {
     metering: MeteringArgs,
 }
 
-/// How packets become flow records: shared by all commands that read captures.
+/// Metering options of all commands that read captures.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MeteringArgs {
-    /// A flow that lasts this long is reported, and goes on in another record [default: 30m].
+    /// Active timeout: a flow that lasts this long is reported and continues in another record [default: 30m].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     active_timeout: Option<u64>,
-    /// A flow without a packet for this long is over [default: 15s].
+    /// Inactive timeout: a flow without a packet for this long has ended [default: 15s].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     inactive_timeout: Option<u64>,
-    /// How long a record stays open after its FIN or RST [default: 5s].
+    /// Time that a record stays open after FIN or RST [default: 5s].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     linger: Option<u64>,
-    /// Flows kept at once; when there are more, the one least recently seen ends [default: 1048576].
+    /// Size of the flow cache; when it is full, the least recently used flow ends [default: 1048576].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     flows_max: Option<u32>,
-    /// What captures are read as: their packets, or the exports that they carry (NetFlow v5,
-    /// v7, v9, IPFIX, sFlow v5).
+    /// What to read from captures: packets, or the flow exports carried in them (NetFlow v5, v7, v9, IPFIX, sFlow
+    /// v5).
     #[arg(long, value_enum, default_value_t = From::Auto)]
     from: From,
 }
 
-/// What captures are read as.
+/// What to read from captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum From {
-    /// As exports where a capture carries nothing else, as packets otherwise.
+    /// Exports if a capture contains nothing else, otherwise packets.
     Auto,
-    /// As packets, always.
+    /// Always packets.
     Packets,
-    /// As exports, always; packets beside them are counted and passed over.
+    /// Always exports; other packets are counted and skipped.
     Exports,
 }
 
@@ -181,7 +181,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3_600.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m or h")),
+        unit => return Err(format!("`{unit}` is not a unit of time; use ms, s, m or h")),
     };
     let value: f64 = digits.parse().map_err(|_| "give a time such as 15s or 30m".to_owned())?;
     let value_s = value * seconds;

@@ -43,20 +43,20 @@ pub struct GenerateArgs {
 
 #[derive(Debug, Subcommand)]
 enum GenerateCommand {
-    /// Print the schedule of a model and a seed, with its digest.
+    /// Print the schedule for a model and a seed, with its digest.
     Plan(PlanArgs),
     /// Serve files to clients until interrupted.
     ///
-    /// Whoever can reach it is served, and nobody can keep it from others: a request that does not begin
-    /// in time, and a connection that carries too little, are reset. When all places are taken, the
-    /// address that holds most of them (of IPv6 the /64) makes room for one that holds fewer; others wait
-    /// for a place, up to 1024 of them. A server in a lab run has none of these limits.
+    /// Anyone who can reach it is served, and no client can block the others: a request that does not start in time,
+    /// and a connection that is too slow, are reset. When all places are taken, the address with the most places (for
+    /// IPv6 the /64) loses one to an address with fewer; up to 1024 further connections wait for a place. A server in
+    /// a lab run has none of these limits.
     Server(ServerArgs),
     /// Play a model's plan against servers.
     ///
-    /// Gives up, with status 2, where nothing could be connected: when 10 connections or more were
-    /// tried, 5 s after the first was due; otherwise at the plan's end. A connection that stands still
-    /// for 30 s counts as timed out. All is over when --drain is, after the last connection was due.
+    /// Exits with status 2 if no connection could be established: after 10 or more attempts and 5 s from the first;
+    /// otherwise at the end of the plan. A connection that stalls for 30 s is counted as timed out. The run ends
+    /// --drain seconds after the last connection was due.
     Client(ClientArgs),
 }
 
@@ -64,19 +64,19 @@ enum GenerateCommand {
 struct PlanArgs {
     /// The model.
     model: PathBuf,
-    /// Seed of everything drawn by chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Threads; the plan is the same whatever their number.
+    /// Number of threads; the plan does not depend on it.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     threads: NonZeroUsize,
-    /// Seconds that are planned, from the model's beginning; all of it where absent.
+    /// Seconds to plan, from the start of the model; the whole model by default.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// Of a model of whole sessions: each connection once, whatever the seed, as `lab run --exact` plays them.
+    /// For a model of whole sessions: each connection exactly once, independent of the seed, as in `lab run --exact`.
     #[arg(long)]
     exact: bool,
-    /// Print every connection, not only the first.
+    /// Print every connection, not only the first ones.
     #[arg(long)]
     all: bool,
     /// Print digest, connections and bytes as one JSON object.
@@ -86,36 +86,36 @@ struct PlanArgs {
 
 #[derive(Debug, Args)]
 struct ServerArgs {
-    /// Address to listen at; repeat for several. All of 127.0.0.0/8 needs 0.0.0.0 with --device lo.
+    /// Address to listen on; repeat for several. For all of 127.0.0.0/8, use 0.0.0.0 with --device lo.
     #[arg(long, value_name = "ADDRESS", default_values_t = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)])]
     listen: Vec<IpAddr>,
     /// Port.
     #[arg(long, default_value_t = 8_808)]
     port: u16,
-    /// The interface that traffic must use; `any` for no such limit.
+    /// Bind sockets to this interface; `any` for no binding.
     #[arg(long, value_name = "NAME", default_value = "lo")]
     device: String,
     /// Congestion control of every socket.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Connections served at once.
+    /// Maximum number of connections served at once.
     #[arg(long, value_name = "COUNT", default_value_t = OPEN_MAX as u32,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     places: u32,
-    /// Seconds from when a connection got its place to the first sixteen bytes of its request.
+    /// Timeout in seconds, from when a connection gets its place to the first 16 bytes of its request.
     #[arg(long, value_name = "SECONDS", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     request_time: u32,
-    /// Bytes a second that a connection carries at least, its request and what the client has
-    /// acknowledged of its answer; 0 asks for none.
+    /// Minimum rate of a connection in bytes per second, counting its request and the acknowledged part of the
+    /// answer; 0 for none.
     #[arg(long, value_name = "BYTES", default_value_t = 250)]
     lowest_rate: u32,
-    /// Seconds over which the lowest rate is taken; also what a client has to close after its answer.
+    /// Averaging time of the lowest rate in seconds; also the time that a client has to close after its answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     rate_window: u32,
-    /// MiB that may be handed to TCP and not be acknowledged, over all connections. Half is kept in equal
-    /// parts for the places, half is shared, so that more places need more of it: at least 1 for 128.
+    /// Maximum amount of unacknowledged data over all connections, MiB. Half is divided equally among the places,
+    /// half is shared, so more places need more: at least 1 for 128.
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     under_way: u32,
@@ -128,38 +128,38 @@ struct ServerArgs {
 struct ClientArgs {
     /// The model.
     model: PathBuf,
-    /// Seed of everything drawn by chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Client pools instead of the model's (CIDR, repeat for several).
+    /// Client pool instead of the model's (CIDR, repeat for several).
     #[arg(long, value_name = "CIDR", default_values_t = ["127.1.0.0/16".to_owned()])]
     sources: Vec<String>,
-    /// Server pools instead of the model's (CIDR, repeat for several).
+    /// Server pool instead of the model's (CIDR, repeat for several).
     #[arg(long, value_name = "CIDR", default_values_t = ["127.2.0.0/16".to_owned()])]
     destinations: Vec<String>,
     /// Port of the servers.
     #[arg(long, default_value_t = 8_808)]
     port: u16,
-    /// The interface that traffic must use; `any` for no such limit.
+    /// Bind sockets to this interface; `any` for no binding.
     #[arg(long, value_name = "NAME", default_value = "lo")]
     device: String,
-    /// The scheduling class of the threads that start connections: real-time (within a limit, where the system
-    /// allows it) or ordinary.
+    /// Scheduling class of the threads that start connections: real-time (within a limit, if the system allows it) or
+    /// ordinary.
     #[arg(long, value_name = "CLASS", default_value = "real-time")]
     scheduling: Class,
     /// Congestion control of every socket.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     threads: NonZeroUsize,
-    /// Seconds that are played, from the model's beginning; all of it where absent.
+    /// Seconds to play, from the start of the model; the whole model by default.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
     /// Seconds that transfers may take after the last connection was due.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, allow_negative_numbers = true)]
     drain: u32,
-    /// Print what was done as one JSON object.
+    /// Print a summary as one JSON object.
     #[arg(long)]
     json: bool,
 }

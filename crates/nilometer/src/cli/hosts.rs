@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use nilometer_lab::trial::config::{Clock, HostKind, LabConfig};
 
-/// Arguments about the hosts.
+/// Host options.
 #[derive(Debug, Args)]
 pub struct HostArgs {
-    /// Whose TCP the hosts have: the kernel's, or ours (`simulated`), which speaks on the same interfaces.
+    /// TCP implementation of the hosts: the kernel's, or ours (`simulated`) on the same interfaces.
     #[arg(long, value_name = "HOSTS")]
     hosts: Option<HostKind>,
-    /// Repeat in virtual time what simulated hosts were told, and compare every frame that they sent
+    /// Replay the inputs of simulated hosts in virtual time, and compare every frame that they sent
     /// (`simulated.replay` in result.json).
     #[arg(long)]
     replay_hosts: bool,

@@ -22,7 +22,7 @@ pub(super) fn read(path: &Path) -> Result<CryptoPan> {
     match bytes.and_then(|bytes| key(&bytes)) {
         Some(key) => Ok(CryptoPan::new(&key)),
         None => bail!(
-            "{name} is no key: it must hold {KEY_BYTES} bytes, or {} hexadecimal digits in one line; \
+            "{name} is not a key: it must hold {KEY_BYTES} bytes, or {} hexadecimal digits in one line; \
              `head -c 32 /dev/urandom` makes one",
             2 * KEY_BYTES
         ),

@@ -40,20 +40,20 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Learn the traffic, play it through the device, stamp every packet, draw the page.
+    /// Model the traffic, play it through the device, stamp every packet and write the report.
     Run(Box<RunArgs>),
-    /// What a device between two interfaces of this host must be set up with, and whether it is.
+    /// Show what a device between two interfaces of this host must be configured with, and check it.
     Wiring(WiringArgs),
-    /// Write a LAB.toml with every default, commented.
+    /// Write a LAB.toml with every default, with comments.
     Init(InitArgs),
-    /// Hold interfaces for a lab, and put them back when it has ended.
+    /// Hold interfaces for a lab, and restore them when it has ended.
     #[command(hide = true)]
     HoldInterfaces(HoldArgs),
 }
 
 #[derive(Debug, Args)]
 struct InitArgs {
-    /// The file to write; standard output where absent.
+    /// Output file; standard output by default.
     file: Option<PathBuf>,
     /// Replace an existing file.
     #[arg(long)]
@@ -62,99 +62,97 @@ struct InitArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Captures or flow exports to learn from; or a LAB.toml (by its ending), see `lab init`. An embedded
-    /// synthetic sample of a minute where absent: a capture, or flow records with --fit, --harpoon or --interval.
+    /// Captures or flow exports to model, or a LAB.toml (by its extension), see `lab init`. By default an embedded
+    /// synthetic sample of one minute: a capture, or flow records with --fit, --harpoon or --interval.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// A LAB.toml, whatever its name ends in.
+    /// A LAB.toml, whatever its extension.
     #[arg(long, value_name = "LAB.toml")]
     config: Option<PathBuf>,
-    /// A capture or flow export to learn from, likewise (repeat for several).
+    /// A capture or flow export to model (repeat for several).
     #[arg(long, value_name = "FILE")]
     input: Vec<PathBuf>,
-    /// A model to be played, as `nilometer model` and `nilometer model new` write it, in place of one that is
-    /// learned.
+    /// Play this model, from `nilometer model` or `nilometer model new`, instead of estimating one.
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["input", "interval", "bound"])]
     model: Option<PathBuf>,
-    /// Directory of results; DIR.partial until the run is done.
+    /// Directory for results; DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
-    /// Replace results of an earlier run; a directory that holds anything else, or a finished file that was
-    /// changed since, is refused.
+    /// Replace results of an earlier run. A directory with other contents, or with a result file that was changed
+    /// since, is refused.
     #[arg(long)]
     force: bool,
-    /// Seed of everything drawn by chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Seconds of traffic at the original's own speed: the length of the part that is played (60 s). Laws (--fit,
-    /// sampled records, records without TCP flags) are fitted into a minute where it is absent.
+    /// Duration of the part that is played, at the original's speed, in seconds (60). Distributions (--fit, sampled
+    /// records, records without TCP flags) are fitted into a minute by default.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// Which part of the original is played, in seconds; chosen by its volume where absent.
+    /// The part of the original to play, in seconds; chosen by its volume by default.
     #[arg(long, value_name = "START+LENGTH")]
     part: Option<Part>,
-    /// Draw sessions from all of an original that is longer than the run, in place of one part of it: as many begin
-    /// in a second as before, and each connection keeps its own time.
+    /// Draw sessions from the whole original instead of from one part of it, if it is longer than the run. The
+    /// session rate stays the same, and each connection keeps its own timing.
     #[arg(long, conflicts_with = "part")]
     spread: bool,
-    /// Play each connection of the original once, as it was, whatever the seed.
+    /// Play each connection of the original exactly once, as recorded, independent of the seed.
     #[arg(long)]
     exact: bool,
-    /// Play so many times as fast: starts and gaps are divided, think times and durations are not.
+    /// Play this many times as fast: start times and gaps are divided, think times and durations are not.
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     speed: Option<f64>,
-    /// Packets a second of a capture whose packets have no clock: they are taken to be evenly spaced.
+    /// Packet rate of a capture whose packets have no timestamps; they are taken to be evenly spaced.
     #[arg(long, value_name = "PACKETS_PER_SECOND", allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// Hand data to TCP as fast as the device lets it, and not at the rate at which the original shows it.
+    /// Pass data to TCP as fast as the device allows, instead of at the rate seen in the original.
     #[arg(long)]
     unpaced: bool,
-    /// Play the original's round trips: paths on both sides of the device delay each pair of hosts as its handshakes
-    /// say, and pauses are the hosts' own. Played where they are known (auto), unless told otherwise.
+    /// Play the original's round-trip times: paths on both sides of the device delay each pair of hosts by its
+    /// handshake times, and pauses are those of the hosts alone. By default (auto), they are played if known.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     round_trips: Option<PlayRoundTrips>,
-    /// Fit all of the original into a minute, by its laws: gaps are divided, connections and bytes kept.
+    /// Fit the whole original into a minute by its distributions: gaps are divided, connections and bytes are kept.
     #[arg(long)]
     fit: bool,
-    /// What of an original that is fitted is kept: all its volume, or its gaps and bit rate.
+    /// What is preserved when an original is fitted: its volume, or its gaps and bit rate.
     #[arg(long = "match", value_name = "WHAT")]
     keep: Option<Keep>,
-    /// Perform the five distributions alone, as Harpoon does, driven by active sessions, and not whole
-    /// connections.
+    /// Play only Harpoon's five distributions, driven by active sessions, instead of whole connections.
     #[arg(long)]
     harpoon: bool,
-    /// IntervalDuration of the estimation, seconds of the original. Laws have intervals: the original is played by
-    /// its laws then, fitted into a minute unless --duration is given.
+    /// IntervalDuration of the estimation, seconds of the original. Plays the original's distributions, fitted into a
+    /// minute unless --duration is given.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
-    /// The longest inter-connection time, seconds of the original.
+    /// Bound of the inter-connection time, seconds of the original.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     bound: Option<f64>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Clock of the run: `real`, or `virtual` with simulated hosts and no privileges, for the devices nilometer, fault
-    /// and wire.
+    /// Clock of the run: `real`, or `virtual` with simulated hosts and without privileges, for the devices nilometer,
+    /// fault and wire.
     #[arg(long, value_name = "CLOCK")]
     clock: Option<Clock>,
     #[command(flatten)]
     hosts: HostArgs,
-    /// The scheduling class of our router and of the engines: real-time (within a limit, where the system allows
-    /// it) or ordinary.
+    /// Scheduling class of our router and of the traffic engines: real-time (within a limit, if the system allows it)
+    /// or ordinary.
     #[arg(long, value_name = "CLASS")]
     scheduling: Option<Class>,
-    /// Client pools, CIDR (repeat for several).
+    /// Client pool in CIDR notation (repeat for several).
     #[arg(long, value_name = "CIDR")]
     clients: Vec<String>,
-    /// Server pools, CIDR (repeat for several).
+    /// Server pool in CIDR notation (repeat for several).
     #[arg(long, value_name = "CIDR")]
     servers: Vec<String>,
-    /// Congestion control of every socket; of simulated hosts cubic, reno, bbr, newreno, sack or fulltcp.
+    /// Congestion control of every socket; for simulated hosts cubic, reno, bbr, newreno, sack or fulltcp.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Threads of the client engine.
+    /// Number of threads of the client engine.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: Option<usize>,
-    /// Seconds of calibration over a bare wire; 0 leaves it out.
+    /// Seconds of calibration over a bare wire; 0 for none.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     calibration: Option<f64>,
     /// Ring memory of the meter on each side, MiB.
@@ -163,22 +161,22 @@ struct RunArgs {
     /// Keep all packets as client.pcapng and server.pcapng.
     #[arg(long)]
     pcap: bool,
-    /// Exit with status 1 when a law differs from the original's or there is too little to tell, when less than
-    /// 95 % of its TCP was played or the volume is more than 5 % off, when the plan was not carried out, or when the
-    /// device lost more packets than --loss-max or delayed them longer than --delay-max.
+    /// Exit with status 1 if a distribution differs from the original's or has too few samples, if less than 95 % of
+    /// its TCP was played or the volume is more than 5 % off, if the plan was not carried out, or if the device lost
+    /// more packets than --loss-max or delayed them longer than --delay-max.
     #[arg(long)]
     check: bool,
-    /// For --check: the share of packets that the device may lose, in percent.
+    /// For --check: maximum packet loss of the device, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = bound, requires = "check")]
     loss_max: f64,
-    /// For --check: by how much delay_ns.p99 may exceed the bare wire's (or 0 without one), in milliseconds.
+    /// For --check: maximum excess of delay_ns.p99 over the bare wire's (or over 0 without one), in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound, requires = "check")]
     delay_max: f64,
-    /// For --check: laws of which there is too little to tell may pass.
+    /// For --check: accept distributions with too few samples to judge.
     #[arg(long)]
     allow_few: bool,
-    /// Run so many times, each with the next seed, into DIR-1, DIR-2 and so on; DIR has means over runs with
-    /// their intervals, and one page.
+    /// Repeat the run this many times with successive seeds, into DIR-1, DIR-2 and so on; DIR gets the means over
+    /// runs with confidence intervals, and one report.
     #[arg(long, value_name = "N")]
     repeats: Option<u32>,
     /// Print the result as one JSON object.
@@ -232,7 +230,7 @@ impl RunArgs {
         let inputs: Vec<PathBuf> = inputs.into_iter().chain(&self.input).cloned().collect();
         if !inputs.is_empty() {
             if self.model.is_some() {
-                bail!("a model that is given (--model) is played as it is: give no input");
+                bail!("--model plays a finished model: give no input");
             }
             config.input = inputs;
         }
@@ -308,7 +306,7 @@ fn run_lab(args: &RunArgs) -> Result<Exit> {
     };
     print(&outcome, args.json)?;
     if let Some(kept) = interrupted {
-        say!("interrupted; what was measured until then is kept in {}", kept.display());
+        say!("interrupted; partial results are kept in {}", kept.display());
         return Ok(Exit::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome, &args.bounds()) } else { Vec::new() };
@@ -322,7 +320,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Exit> {
     let (whole, kept) = match ended {
         EndedRow::Made(whole, kept) => (whole, kept),
         EndedRow::Early(partial) => {
-            say!("interrupted in the first run; what there was is kept in {}", partial.display());
+            say!("interrupted in the first run; partial results are kept in {}", partial.display());
             return Ok(Exit::Interrupted);
         }
     };
@@ -335,7 +333,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Exit> {
     if let Some(kept) = kept {
         let number = whole.runs.len() + 1;
         say!(
-            "interrupted in run {number}, of which what there was is kept in {}; runs that were made before: {}",
+            "interrupted in run {number}, with its partial results in {}; completed runs: {}",
             kept.display(),
             whole.runs.len()
         );
@@ -364,7 +362,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         let ratio =
             figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
         let few = match enough::is_too_few(&telling::figure(figure)) {
-            true => format!(", but {} samples are too few to tell", figure.count),
+            true => format!(", but {} samples are too few to judge", figure.count),
             false => String::new(),
         };
         print!("{}", fact(&figure.name, format!("{:.5}  {ratio}{few}", figure.distance)));

@@ -16,23 +16,23 @@ use nilometer_lab::trial::signals;
 /// The longest time that can be asked for, seconds: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 
-/// Where records come from while they happen, and until when.
+/// Live sources of records, and when to stop.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("live").args(["listen", "interface"])))]
 pub struct LiveArgs {
-    /// Collect exports at this address (NetFlow v5, v7, v9, IPFIX, sFlow v5 over UDP), such as 0.0.0.0:2055
-    /// or [::]:4739, until SIGINT or SIGTERM; the file is written then.
+    /// Collect exports on this address (NetFlow v5, v7, v9, IPFIX, sFlow v5 over UDP), such as 0.0.0.0:2055 or
+    /// [::]:4739, until SIGINT or SIGTERM; the file is written then.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Meter the packets of this interface, until SIGINT or SIGTERM. Needs CAP_NET_RAW and changes nothing:
-    /// frames for other hosts are seen where the interface is promiscuous, and packets that offloads
-    /// have joined count as one.
+    /// Meter the packets of this interface, until SIGINT or SIGTERM. Needs CAP_NET_RAW and changes no settings:
+    /// frames for other hosts are seen only if the interface is in promiscuous mode, and packets merged by offloads
+    /// count as one.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// End after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long, value_name = "SECONDS", requires = "live", value_parser = parse_seconds)]
     seconds: Option<Duration>,
-    /// End after so many datagrams or packets.
+    /// Stop after this many datagrams or packets.
     #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

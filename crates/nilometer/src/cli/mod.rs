@@ -49,7 +49,7 @@ pub enum Exit {
     Interrupted,
 }
 
-/// An open router laboratory: learn your traffic, play it live through a device, stamp every packet.
+/// An open router laboratory: model your traffic, play it live through a device, stamp every packet.
 #[derive(Debug, Parser)]
 #[command(name = "nilometer", version = VERSION, propagate_version = true)]
 pub struct Cli {
@@ -66,35 +66,35 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("NILOMET
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The main job: model, traffic, device, stamps and report, on one machine.
+    /// Run a laboratory trial on this machine: model, traffic, device, timestamps and report.
     Lab(lab::LabArgs),
-    /// Captures and flow exports into flow records.
+    /// Convert captures and flow exports to flow records.
     Flows(flows::FlowsArgs),
-    /// Flow records into a traffic model.
+    /// Estimate a traffic model from flow records.
     Model(model::ModelArgs),
-    /// A model into live traffic.
+    /// Play a model as live traffic.
     Generate(generate::GenerateArgs),
-    /// A scenario in virtual time: queues, TCP and links, swept over parameters and seeds.
+    /// Simulate a scenario in virtual time: queues, TCP and links, swept over parameters and seeds.
     Simulate(Box<simulate::SimulateArgs>),
-    /// How like its original a copy of traffic is: two captures held against each other.
+    /// Compare a copy of traffic with its original.
     Compare(compare::CompareArgs),
-    /// An open-loop stream through a device: each frame sent at its time and stamped in the driver.
+    /// Send an open-loop stream through a device: each frame is sent at its time and stamped in the driver.
     Stream(stream::StreamArgs),
-    /// The instrument itself: what it adds to what it measures.
+    /// Calibrate the instrument: what it adds to its measurements.
     Profile(profile::ProfileArgs),
-    /// Results into one HTML page.
+    /// Render results as one HTML page.
     Report(report::ReportArgs),
-    /// The router we built, and how fast its parts are.
+    /// Run, control and benchmark our router.
     Route(route::RouteArgs),
-    /// Plugins of the router made, signed, served and installed.
+    /// Build, sign, serve and install router plugins.
     Plugin(plugin::PluginArgs),
-    /// Clips into packets of wavelet sub-bands, back, and how good they still are.
+    /// Encode and decode video in wavelet sub-bands, and measure its quality.
     Video(video::VideoArgs),
-    /// What this machine can do, and what would be skipped and why.
+    /// Check what this machine supports, and what would be skipped and why.
     Doctor(doctor::DoctorArgs),
-    /// Shell completions on stdout.
+    /// Print shell completions.
     Completions(shell::CompletionsArgs),
-    /// Manual pages, one for each command, into a directory.
+    /// Write manual pages, one per command, into a directory.
     Man(shell::ManArgs),
 }
 

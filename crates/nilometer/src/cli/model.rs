@@ -41,7 +41,7 @@ pub struct ModelArgs {
 
 #[derive(Debug, Args)]
 struct EstimateArgs {
-    /// Captures, flow exports, flow records or parts; `embedded` is the synthetic sample. Or Harpoon's
+    /// Captures, flow exports, flow records or partial models; `embedded` is the synthetic sample. Or Harpoon's
     /// configuration: the XML files of its TCP client and server.
     #[arg(required = true)]
     input: Vec<PathBuf>,
@@ -52,41 +52,41 @@ struct EstimateArgs {
 /// Arguments of `nilometer model merge`.
 #[derive(Debug, Args)]
 struct MergeArgs {
-    /// Parts, as --part writes them.
+    /// Partial models, written by --part.
     #[arg(required = true)]
     parts: Vec<PathBuf>,
     #[command(flatten)]
     how: How,
 }
 
-/// What is made, and how.
+/// Output and options of the estimation.
 #[derive(Debug, Args)]
 struct How {
-    /// The model's file.
+    /// Output file.
     #[arg(short, long, value_name = "FILE", required_unless_present = "part")]
     output: Option<PathBuf>,
-    /// Write a part in place of a model: a table of the flow records (Parquet), addresses and all, with what
-    /// else a model needs. Parts are put together by `model merge`.
+    /// Write a partial model instead of a model: a Parquet table of flow records, with addresses and everything else
+    /// that a model needs. `model merge` merges partial models.
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["output", "interval", "bound", "keep_addresses", "harpoon", "records_in_memory", "hold"])]
     part: Option<PathBuf>,
-    /// IntervalDuration, seconds; chosen where absent, 60 for Harpoon's configuration.
+    /// IntervalDuration in seconds; chosen automatically by default, 60 for Harpoon's configuration.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
-    /// The longest inter-connection time, seconds (60, as in the paper).
+    /// Bound of the inter-connection time, seconds (60, as in the paper).
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     bound: Option<f64>,
-    /// Write the original addresses beside the ranks.
+    /// Include the original addresses with the ranks.
     #[arg(long)]
     keep_addresses: bool,
-    /// The five distributions alone, as Harpoon has them, driven by active sessions.
+    /// Estimate only Harpoon's five distributions, driven by active sessions.
     #[arg(long)]
     harpoon: bool,
-    /// Flow records held in memory, some 50 bytes each, and one in 32 of as many unpacked for each processor
-    /// (400 bytes each); what is more is set aside in the folder that TMPDIR names [default: 16000000].
+    /// Flow records kept in memory, about 50 bytes each, plus 400 bytes for one in 32 of them per processor. Further
+    /// records are spilled to disk, in the directory in TMPDIR [default: 16000000].
     #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
     records_in_memory: Option<u32>,
-    /// The old name of --records-in-memory.
+    /// Old name of --records-in-memory.
     #[arg(long, hide = true, conflicts_with = "records_in_memory", value_name = "RECORDS",
         value_parser = clap::value_parser!(u32).range(1..))]
     hold: Option<u32>,
@@ -107,25 +107,25 @@ impl How {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
-    /// The model of parts: that of all their inputs, bit for bit.
+    /// Merge partial models; the result equals a model of all inputs, bit for bit.
     Merge(MergeArgs),
-    /// A model whose distributions are given by hand.
+    /// Write a model with given distributions.
     New(NewArgs),
-    /// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
+    /// Export a model: Harpoon's XML, or tables in CSV or Parquet.
     Export(ExportArgs),
-    /// The JSON Schema of model files, on stdout.
+    /// Print the JSON Schema of model files.
     Schema,
-    /// What a model says, for people.
+    /// Print a summary of a model.
     Show {
         /// The model.
         file: PathBuf,
-        /// Print it as one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Two models side by side, and how far they are apart, beside what chance alone would give.
+    /// Compare two models: distances between their distributions, and the distances expected by chance.
     Compare {
-        /// The first model; floors are drawn from it.
+        /// The first model; sampling floors are drawn from it.
         a: PathBuf,
         /// The second model.
         b: PathBuf,
@@ -167,7 +167,7 @@ pub fn schema() -> Result<String> {
 fn estimate(args: &EstimateArgs) -> Result<Exit> {
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
-        bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
+        bail!("`embedded` stands for the whole synthetic sample; give either it or files");
     }
     let is_xml = !embedded && has_xml(&args.input)?;
     if args.how.part.is_some() && (embedded || is_xml) {
@@ -184,7 +184,7 @@ fn merge(args: &MergeArgs) -> Result<Exit> {
         let shown = path.display();
         let mark = is_table(path)?.then(|| read_part_mark(path)).transpose()?.flatten();
         if mark.is_none() {
-            bail!("{shown}: is no part; make one with `nilometer model INPUT --part FILE`");
+            bail!("{shown}: is not a part; make one with `nilometer model INPUT --part FILE`");
         }
     }
     make(&args.parts, &args.how)
@@ -202,7 +202,7 @@ fn is_table(path: &Path) -> Result<bool> {
 fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
     if how.hold.is_some() {
         say!(
-            "warning: --hold is called --records-in-memory now; the old name goes with the next version"
+            "warning: --hold has been renamed to --records-in-memory; the old name will be removed in the next version"
         );
     }
     let asked = Asked {

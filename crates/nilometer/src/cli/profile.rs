@@ -30,31 +30,31 @@ pub struct ProfileArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProfileCommand {
-    /// Measure the bare wire by rate and size of frame: the noise of every figure that is measured through a device.
+    /// Measure the bare wire at several rates and frame sizes: the noise floor of every measurement through a device.
     Calibrate(CalibrateArgs),
 }
 
 #[derive(Debug, Args)]
 struct CalibrateArgs {
-    /// Rates, frames a second, with commas between them (500,10000,40000,70000,150000,300000,500000).
+    /// Rates in frames per second, comma-separated (500,10000,40000,70000,150000,300000,500000).
     #[arg(long, value_name = "N,...", value_delimiter = ',', allow_negative_numbers = true)]
     pps: Vec<f64>,
-    /// Sizes of frames with their check sequences, likewise (64,92,512,1518).
+    /// Frame sizes including the check sequence, comma-separated (64,92,512,1518).
     #[arg(long, value_name = "N,...", value_delimiter = ',', allow_negative_numbers = true)]
     frame_bytes: Vec<u16>,
-    /// How long each point lasts, seconds.
+    /// Duration of each point, seconds.
     #[arg(long, value_name = "S", default_value_t = 2.0, allow_negative_numbers = true)]
     seconds: f64,
-    /// Who takes stamps: programs in the driver, packet sockets, or the best that the system lets us load.
+    /// Where frames are stamped: in the driver, at packet sockets, or the best that the system allows.
     #[arg(long, default_value = "best")]
     stamps: StampChoice,
-    /// How frames are sent, as `stream run` takes it.
+    /// How frames are sent; see `stream run`.
     #[arg(long, default_value = "best")]
     transmit: TransmitChoice,
     /// Seed of the frames' addresses and ports.
     #[arg(long, value_name = "N", default_value_t = 7, allow_negative_numbers = true)]
     seed: u64,
-    /// Directory of results (calibration.json, report.html); DIR.partial until it is done.
+    /// Directory for results (calibration.json, report.html); DIR.partial until done.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace results of an earlier calibration.

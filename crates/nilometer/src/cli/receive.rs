@@ -17,14 +17,14 @@ use super::Exit;
 /// Arguments of `nilometer stream receive`.
 #[derive(Debug, Args)]
 pub struct ReceiveArgs {
-    /// The interface of this host that leads to the servers' side of the device.
+    /// Interface of this host that leads to the servers' side of the device.
     #[arg(long, value_name = "IF")]
     interface: String,
-    /// Where the sender's host connects: an address of a network that is not under test. Anyone who can connect may use
-    /// the interface, so do not listen on a public network.
+    /// Address and port for senders to connect to, on a network that is not under test. Anyone who can connect may use the
+    /// interface: do not listen on a public network.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// End after one trial.
+    /// Exit after one trial.
     #[arg(long)]
     once: bool,
     /// Print one JSON object for each trial.

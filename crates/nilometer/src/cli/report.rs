@@ -12,13 +12,13 @@ use nilometer_report as report;
 /// Arguments of `nilometer report`.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Directory of results, as `lab run --out` wrote it.
+    /// Directory of results from `lab run --out`.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the page goes; DIR/report.html by default.
+    /// Output file; DIR/report.html by default.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print one JSON object instead of the path alone.
+    /// Print one JSON object instead of the path.
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +36,7 @@ pub fn run(args: ReportArgs) -> Result<Exit> {
     }
     let page = page
         .canonicalize()
-        .with_context(|| format!("{} was written and is gone again", page.display()))?;
+        .with_context(|| format!("{} was written, and has been removed since", page.display()))?;
     if args.json {
         let verdict = report::verdict::Headline::of(&story).plain();
         println!("{}", serde_json::json!({ "report": page, "verdict": verdict }));

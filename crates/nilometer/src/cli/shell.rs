@@ -12,7 +12,7 @@ use nilometer_files::document::together;
 /// Arguments of `nilometer completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
-    /// The shell to complete for.
+    /// The shell to generate completions for.
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
@@ -20,7 +20,7 @@ pub struct CompletionsArgs {
 /// Arguments of `nilometer man`.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// The directory the pages go to; made where it is missing.
+    /// Output directory; created if missing.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
 }

@@ -28,35 +28,35 @@ use nilometer_lab::trial::signals;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = shipped_list())]
 pub struct SimulateArgs {
-    /// A built-in scenario by its name, a TOML file, or `list`.
+    /// The name of a built-in scenario, a TOML file, or `list`.
     scenario: String,
-    /// Set a parameter; several values make a sweep (repeat for several parameters). Also
-    /// duration_s, seeds and seed.
+    /// Set a parameter; several values make a sweep (repeat for several parameters). Also accepts duration_s, seeds
+    /// and seed.
     #[arg(long, value_name = "KEY=VALUE[,VALUE...]")]
     set: Vec<String>,
-    /// Runs at each point of the sweep, with seeds that follow each other. (A stress test, as
-    /// distributed-queueing is, has none: nothing in it is left to chance.)
+    /// Number of runs at each point of the sweep, with successive seeds. (A stress test such as distributed-queueing
+    /// has none: it is deterministic.)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seeds: Option<u32>,
     /// Seed of the first run.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Threads; the results are the same whatever their number. All cores where absent.
+    /// Number of threads; results do not depend on it. All cores by default.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: Option<NonZeroUsize>,
-    /// Directory of results, DIR.partial until all runs are made; nilometer-simulate-NAME where no
-    /// name is given. Without this flag nothing is written.
+    /// Directory for results, DIR.partial until all runs are done; nilometer-simulate-NAME without a value. Without
+    /// this option nothing is written.
     #[arg(short, long, value_name = "DIR")]
     out: Option<Option<PathBuf>>,
-    /// Replace results of an earlier run; a directory that holds anything else, or a finished file that was
-    /// changed since, is refused.
+    /// Replace results of an earlier run. A directory with other contents, or with a result file that was changed
+    /// since, is refused.
     #[arg(long)]
     force: bool,
-    /// Write what passes a link in the first run to LINK.pcapng in the directory of results, at most
-    /// LIMIT packets (100000 where absent).
+    /// Capture a link in the first run to LINK.pcapng in the directory of results, at most LIMIT packets (default
+    /// 100000).
     #[arg(long, value_name = "LINK[:LIMIT]", requires = "out")]
     trace: Option<trace::Asked>,
-    /// Print the scenario's TOML, with what --set changes, and run nothing.
+    /// Print the scenario's TOML with the changes of --set, and exit.
     #[arg(long)]
     print: bool,
     /// Print the result as one JSON object.
@@ -112,7 +112,7 @@ fn template(args: &SimulateArgs) -> Result<Template> {
     };
     if args.seeds.is_some() && template.kind()? == ScenarioKind::Stress {
         bail!(
-            "{}: nothing in a stress test is left to chance, so that all seeds do the same; leave --seeds out",
+            "{}: a stress test is deterministic, so that all seeds give the same result; leave --seeds out",
             template.label
         );
     }
@@ -148,7 +148,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     if let Some(run) = performed.unbalanced.first() {
         say!(
             "{} of {} runs do not account for every packet, the first at point {} with \
-             seed {}; this is an error of the program",
+             seed {}; this is a bug",
             performed.unbalanced.len(),
             performed.result.runs,
             run.point,
@@ -159,7 +159,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     if performed.result.interrupted {
         let kept = written.map_or(String::new(), |path| format!(" in {}", path.display()));
         say!(
-            "interrupted after {} of {} runs; what was measured until then is kept{kept}",
+            "interrupted after {} of {} runs; partial results are kept{kept}",
             performed.result.runs,
             sweep.runs.len()
         );
@@ -279,7 +279,10 @@ fn with_interval(value: Option<f64>, half: Option<f64>, decimals: usize) -> Stri
 fn routed(router: &RouterResult) -> String {
     let dropped = router.dropped.iter().map(|(reason, packets)| format!(", {packets} {reason}"));
     let RouterResult { received, sent, marked, .. } = router;
-    format!("{received} packets came, {sent} left, {marked} marked{}", dropped.collect::<String>())
+    format!(
+        "{received} packets received, {sent} sent, {marked} marked{}",
+        dropped.collect::<String>()
+    )
 }
 
 fn print_table(result: &SimulationResult, axes: &[&str]) {

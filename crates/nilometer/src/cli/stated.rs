@@ -22,15 +22,15 @@ const ZIPF_COUNTS: f64 = 1e9;
 /// Arguments of `nilometer model new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// The model's file.
+    /// Output file.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Bytes of a file. LAW is exponential:mean=M, lognormal:mu=M,sigma=S,
-    /// pareto:index=A,min=X, weibull:shape=K,scale=L, each with max=X if wanted,
-    /// or table:FILE (lines of a value and its cumulative share, or of values alone).
+    /// Distribution of file sizes in bytes. LAW is exponential:mean=M, lognormal:mu=M,sigma=S, pareto:index=A,min=X,
+    /// weibull:shape=K,scale=L, each with optional max=X, or table:FILE (lines of a value and its cumulative share,
+    /// or of values alone).
     #[arg(long, value_name = "LAW")]
     file_size: String,
-    /// Seconds between connections of a session, likewise.
+    /// Distribution of the seconds between connections of a session, likewise.
     #[arg(long, value_name = "LAW")]
     inter_connection: String,
     /// Active sessions of each interval.
@@ -39,13 +39,13 @@ pub struct NewArgs {
     /// IntervalDuration, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
     interval: f64,
-    /// Clients, of Zipf's law.
+    /// Number of clients, with Zipf popularity.
     #[arg(long, value_name = "N", default_value_t = 254, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX as i64))]
     sources: u32,
-    /// Servers, of Zipf's law.
+    /// Number of servers, with Zipf popularity.
     #[arg(long, value_name = "N", default_value_t = 254, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX as i64))]
     destinations: u32,
-    /// The exponent of Zipf's law; 0 makes all addresses equally popular.
+    /// Exponent of Zipf's law; with 0 all addresses are equally popular.
     #[arg(long, value_name = "S", default_value_t = 1.0, allow_negative_numbers = true)]
     zipf: f64,
     /// Replace an existing file.
@@ -130,9 +130,11 @@ fn named(text: &str) -> Result<(Law, Option<f64>)> {
     for part in parameters.split(',') {
         let (key, value) = part
             .split_once('=')
-            .ok_or_else(|| anyhow!("'{part}' is no parameter; write PARAMETER=VALUE"))?;
-        let value: f64 =
-            value.trim().parse().map_err(|_| anyhow!("{key} is '{value}', which is no number"))?;
+            .ok_or_else(|| anyhow!("'{part}' is not a parameter; write PARAMETER=VALUE"))?;
+        let value: f64 = value
+            .trim()
+            .parse()
+            .map_err(|_| anyhow!("{key} is '{value}', which is not a number"))?;
         given.push((key.trim(), value));
     }
     let wanted: [&str; 2] = match name {
@@ -140,7 +142,7 @@ fn named(text: &str) -> Result<(Law, Option<f64>)> {
         "lognormal" => ["mu", "sigma"],
         "pareto" => ["index", "min"],
         "weibull" => ["shape", "scale"],
-        other => bail!("'{other}' is no law; names are {LAWS}"),
+        other => bail!("'{other}' is not a law; names are {LAWS}"),
     };
     let mut seen: Vec<&str> = given.iter().map(|(key, _)| *key).collect();
     seen.sort_unstable();
@@ -148,7 +150,7 @@ fn named(text: &str) -> Result<(Law, Option<f64>)> {
         bail!("{} is given twice", twice[0]);
     }
     if let Some(other) = seen.iter().find(|key| !wanted.contains(key) && **key != "max") {
-        bail!("'{other}' is no parameter of {name}; its own are {} and max", wanted.join(", "));
+        bail!("'{other}' is not a parameter of {name}; its own are {} and max", wanted.join(", "));
     }
     let find = |key: &str| given.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let get = |key: &str| find(key).ok_or_else(|| anyhow!("{name} needs {key}"));
@@ -172,7 +174,9 @@ fn table(text: &str, form: Form) -> Result<Empirical> {
         let words = line.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
         let row: Result<Vec<f64>, _> = words.map(str::parse).collect();
         match row {
-            Ok(row) if row.len() > 2 => bail!("line {at}: {} numbers; one or two", row.len()),
+            Ok(row) if row.len() > 2 => {
+                bail!("line {at}: {} numbers; one or two are possible", row.len())
+            }
             Ok(row) if rows.first().is_some_and(|first| first.len() != row.len()) => {
                 bail!("line {at}: {} number(s), and others before it", row.len())
             }
@@ -208,12 +212,12 @@ mod tests {
         assert_eq!(named("exponential:mean=0.5").expect("a law").0, Law::Exponential { mean: 0.5 });
         for (text, word) in [
             ("pareto", "NAME:PARAMETER"),
-            ("zeta:s=1", "'zeta' is no law"),
+            ("zeta:s=1", "'zeta' is not a law"),
             ("pareto:index=1.2", "needs min"),
-            ("pareto:index=1.2,min=x", "no number"),
-            ("pareto:index=1.2,min=1,mean=3", "'mean' is no parameter"),
+            ("pareto:index=1.2,min=x", "not a number"),
+            ("pareto:index=1.2,min=1,mean=3", "'mean' is not a parameter"),
             ("exponential:mean=1,mean=2", "twice"),
-            ("exponential:", "no parameter"),
+            ("exponential:", "not a parameter"),
         ] {
             let error = named(text).expect_err(text).to_string();
             assert!(error.contains(word), "{text}: {error}");

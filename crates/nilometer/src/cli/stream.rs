@@ -37,98 +37,100 @@ pub struct StreamArgs {
 
 #[derive(Debug, Subcommand)]
 enum StreamCommand {
-    /// Send frames at their times, account for every one, and say whether the trial may be believed.
+    /// Send frames at their times, account for every frame, and report whether the trial is valid.
     Run(Box<RunArgs>),
-    /// Receive another host's streams at an interface of this one (its `stream run --receiver`), and send it each frame's stamp.
+    /// Receive the streams of another host (its `stream run --receiver`) at an interface of this one.
     Receive(ReceiveArgs),
-    /// Write the STREAM.tomls that put the bit rate of a lab run on a device by bursts and sizes of their own (Harpoon, 6.3).
+    /// Write STREAM.toml files that offer the bit rate of a lab run with other burst and frame sizes (Harpoon, 6.3).
     Derive(DeriveArgs),
 }
 
 #[derive(Debug, Args)]
 struct DeriveArgs {
-    /// The directory of results of a lab run.
+    /// Directory of results of a lab run.
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// Where to write them: DIR/burst-465.toml and others.
+    /// Output directory: DIR/burst-465.toml and others.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
-    /// The bit rate of the busiest interval, in place of the mean.
+    /// Use the bit rate of the busiest interval instead of the mean.
     #[arg(long)]
     peak: bool,
-    /// Seconds of each stream (those of the run, 60 at the most).
+    /// Duration of each stream in seconds (that of the run, at most 60).
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seconds: Option<f64>,
-    /// Replace what was derived earlier.
+    /// Replace existing files of an earlier derivation.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// A STREAM.toml: the keys are the options below with `_` for `-`; options overrule it.
+    /// A STREAM.toml: its keys are the options below with `_` for `-`; options override it.
     #[arg(value_name = "STREAM.toml")]
     config: Option<PathBuf>,
     /// The device under test: nilometer, linux, nftables, bridge, frr, ovs, testpmd, xdp:FILE.o (your XDP programs on the ports of Linux),
     /// fault, external or wire (linux).
     #[arg(long)]
     dut: Option<Dut>,
-    /// What the device `fault` does to packets, as `lab run` takes it. Means `--dut fault`.
+    /// Impairments of the device `fault`; see `lab run`. Implies `--dut fault`.
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultSpec>,
     #[command(flatten)]
     interfaces: Interfaces,
-    /// The receiver behind the device `external`, on another host (`stream receive`), in place of --server-interface.
+    /// Receiver on another host (`stream receive`) behind the device `external`, instead of --server-interface.
     #[arg(long, value_name = "HOST:PORT")]
     receiver: Option<String>,
-    /// The rules of the device `nftables`, as `nft -f` reads them; a stateful firewall where absent. Means `--dut nftables`.
+    /// Rules of the device `nftables`, in the format of `nft -f`; a stateful firewall by default. Implies `--dut
+    /// nftables`.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// What our router is to be: a ROUTER.toml with the ports `client` and `server`. Means `--dut nilometer`.
+    /// Configuration of our router: a ROUTER.toml with the ports `client` and `server`. Implies `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
     router: Option<PathBuf>,
-    /// Frames a second on average, in each direction (10000; of a capture its own rate).
+    /// Mean rate in frames per second, in each direction (10000; for a capture its own rate).
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pps: Option<f64>,
-    /// Bytes of a frame as RFC 2544 counts them, with the 4 of its check sequence: 64 to 1518 (64).
+    /// Frame size in bytes as in RFC 2544, including the 4-byte check sequence: 64 to 1518 (64).
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     frame_bytes: Option<u16>,
-    /// Seconds of traffic (10).
+    /// Duration of traffic in seconds (10).
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seconds: Option<f64>,
-    /// Flows that take turns, with pseudorandom addresses and ports as RFC 4814 wants them (1).
+    /// Number of flows, used in turn, with pseudorandom addresses and ports as in RFC 4814 (1).
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     flows: Option<u32>,
-    /// constant, poisson, burst:N, on-off:MS:MS, self-similar:H, imix, trimodal, pcap:FILE, or a spacing and a mix
-    /// of sizes as burst:16+imix (constant).
+    /// constant, poisson, burst:N, on-off:MS:MS, self-similar:H, imix, trimodal, pcap:FILE, or a spacing and a size
+    /// mix such as burst:16+imix (constant).
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<Pattern>,
-    /// Send a stream the other way as well.
+    /// Send a stream in the other direction as well.
     #[arg(long)]
     both: bool,
-    /// Seed of everything drawn by chance (7).
+    /// Seed of all random choices (7).
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Who takes stamps: programs in the driver, packet sockets, or the best that the system lets us load.
+    /// Where frames are stamped: in the driver, at packet sockets, or the best that the system allows.
     #[arg(long)]
     stamps: Option<StampChoice>,
-    /// How frames are sent: by a packet socket, or as XDP live frames, which a BPF program makes (one size, constant
-    /// spacing or bursts); best takes these above 500,000 a second.
+    /// How frames are sent: through a packet socket, or as XDP live frames from a BPF program (one size, constant
+    /// spacing or bursts); best uses live frames above 500,000 frames/s.
     #[arg(long)]
     transmit: Option<TransmitChoice>,
-    /// How long the last frames are waited for, beyond what the device's files say; what comes later is lost (2).
+    /// Seconds to wait for the last frames, in addition to the device's configured delay; later frames count as lost
+    /// (2).
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     wait: Option<f64>,
-    /// Seconds of calibration over a bare wire by the same stream; 0 leaves it out (1).
+    /// Seconds of calibration with the same stream over a bare wire; 0 for none (1).
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     calibration: Option<f64>,
-    /// Frames that the receiver's ring holds, a power of two (those of a tenth of a second).
+    /// Size of the receiver's ring in frames, a power of two (default: a tenth of a second of traffic).
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     ring: Option<u32>,
-    /// How much of the disk the table of frames may take (1024).
+    /// Maximum disk space for the table of frames, MiB (1024).
     #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     disk: Option<u64>,
-    /// Directory of results (result.json, packets.parquet, report.html); DIR.partial until the run is done.
+    /// Directory for results (result.json, packets.parquet, report.html); DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace results of an earlier run.

@@ -28,7 +28,7 @@ pub(super) fn of(model: &TrafficModel) -> String {
     line(
         "original",
         format!(
-            "{} in {} intervals; performed in {}",
+            "{} in {} intervals; played in {}",
             duration(model.original_s()),
             model.intervals.len(),
             duration(model.duration_s())
@@ -153,7 +153,7 @@ fn connections(law: &ConnectionLaw) -> String {
     let sum = |of: &[u64]| -> u64 { of.iter().zip(&law.connections).map(|(b, n)| b * n).sum() };
     let small = law.segment_bytes.iter().zip(&law.connections).filter(|(bytes, _)| **bytes > 0);
     format!(
-        "{all} whole, {} asked and {} answered; {} in segments of their own size",
+        "{all} whole, {} requested and {} answered; {} in segments of their own size",
         size(sum(&law.request_bytes) as f64),
         size(sum(&law.response_bytes) as f64),
         plain(&percent(small.map(|(_, count)| *count).sum::<u64>() as f64 / all as f64))

@@ -18,10 +18,10 @@ use super::Exit;
 /// The two interfaces of `lab run --dut external` and of `lab wiring`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Interfaces {
-    /// The interface of this host that leads to the clients' side of the device `external`. Means `--dut external`.
+    /// The interface of this host towards the clients' side of the device `external`. Implies `--dut external`.
     #[arg(long, value_name = "IF")]
     client_interface: Option<String>,
-    /// The interface of this host that leads to the servers' side of the device `external`.
+    /// The interface of this host towards the servers' side of the device `external`.
     #[arg(long, value_name = "IF")]
     server_interface: Option<String>,
 }
@@ -49,11 +49,11 @@ impl Interfaces {
 pub struct WiringArgs {
     #[command(flatten)]
     interfaces: Interfaces,
-    /// A LAB.toml that says which interfaces ([external]) and which addresses ([traffic]).
+    /// A LAB.toml with interfaces ([external]) and addresses ([traffic]).
     #[arg(long, value_name = "LAB.toml")]
     config: Option<PathBuf>,
-    /// Try it: send a few packets through the device, and say in a line each what is wrong. Exits with status 1 where
-    /// something is.
+    /// Test it: send a few packets through the device and report every fault in one line. Exit status 1 if there is
+    /// one.
     #[arg(long)]
     check: bool,
     /// Print one JSON object.
@@ -104,7 +104,7 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
     };
     let is_wrong = checked.as_ref().is_some_and(|checked| !checked.ok);
     for problem in checked.iter().flat_map(|checked| &checked.not_restored) {
-        say!("warning: not put back: {problem}");
+        say!("warning: not restored: {problem}");
     }
     if args.json {
         let told = Told { wiring, check: checked };
@@ -128,7 +128,7 @@ fn print_checked(checked: &Checked) {
     }
 }
 
-/// Arguments of the guardian, which only this program calls.
+/// Arguments of the guardian process, for internal use.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

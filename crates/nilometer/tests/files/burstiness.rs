@@ -74,7 +74,7 @@ fn capture_of(counts: &[u64]) -> Vec<u8> {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_was_put_into_packets_is_found_by_the_command() {
 /// The two series of a capture at a bin width, by an array over all bins.
 fn offline(path: &Path, width_ns: u64) -> [Vec<f64>; 2] {
     let (_, Input::Capture(mut capture)) = open(path, false).expect("a capture") else {
-        panic!("{} is no capture", path.display())
+        panic!("{} is not a capture", path.display())
     };
     let mut packets = Vec::new();
     while let Some(packet) = capture.next_packet().expect("readable") {
@@ -194,7 +194,7 @@ fn flow_records_and_short_captures_say_why_there_is_none() {
     room.done(&["flows", "long.pcap", "-o", "flows.parquet"]);
     for (inputs, why) in [
         (&["short.pcap"][..], "too short"),
-        (&["flows.parquet"], "flow records do not tell"),
+        (&["flows.parquet"], "flow records do not contain them"),
         (&["long.pcap", "flows.parquet"], "a part of the input is flow records"),
     ] {
         let words = [&["model"], inputs, &["-o", "m.json", "--force", "--json"]].concat();

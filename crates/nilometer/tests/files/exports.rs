@@ -303,7 +303,7 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
     // Cut between two blocks, it looks complete except for its header.
     let counts = counted(&[room.file("short", &whole[..second])]);
     assert_eq!((&counts["flow_records"], &counts["damaged"]), (&1_000.into(), &1.into()));
-    let words = "short: its header tells of 2 more blocks";
+    let words = "short: its header announces 2 more blocks";
     assert!(counts["warnings"].to_string().contains(words), "{counts}");
     // Cut within a block, and damaged in the header of one: bytes are reported.
     let counts = counted(&[room.file("cut", &whole[..second + 100])]);

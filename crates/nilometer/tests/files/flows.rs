@@ -400,7 +400,7 @@ fn check(data: &Path, file: &str, expected: Option<u64>) -> Result<bool, String>
                 Err(format!("{file}: {} packets, the index has {packets}", counts["packets"]))
             }
         }
-        (Some(0), None) => Err(format!("{file}: is no capture and was read")),
+        (Some(0), None) => Err(format!("{file}: is not a capture and was read")),
         (Some(2), _) if said.lines().count() == 1 && output.stdout.is_empty() => Ok(false),
         (status, _) => Err(format!("{file}: status {status:?}: {said}")),
     }

@@ -172,7 +172,7 @@ fn what_is_no_part_is_refused_in_one_line() {
     room.done(&["flows", "0.pcap", "-o", "flows.parquet"]);
     for name in ["0.pcap", "example.csv", "flows.parquet"] {
         let line = room.refused(&["model", "merge", name, "-o", "model.json"]);
-        assert!(line.contains(name) && line.contains("is no part"), "{line}");
+        assert!(line.contains(name) && line.contains("is not a part"), "{line}");
     }
     room.refused(&["model", "merge", "absent.parquet", "-o", "model.json"]);
     room.done(&["model", "0.pcap", "--part", "part.parquet"]);
@@ -230,7 +230,7 @@ fn the_old_name_of_records_in_memory_works_and_is_warned_of() {
     };
     let [new, old] = ["--records-in-memory", "--hold"].map(|option| {
         let said = model(option, &format!("of{option}.json"));
-        said.lines().filter(|line| line.contains("--hold is called")).count()
+        said.lines().filter(|line| line.contains("--hold has been renamed")).count()
     });
     assert_eq!((new, old), (0, 1));
     assert_eq!(room.read("of--records-in-memory.json"), room.read("of--hold.json"));

@@ -88,13 +88,13 @@ fn a_model_is_never_overwritten_unasked() {
     assert!(line.contains("model.json exists already") && line.contains("--force"), "{line}");
     assert_eq!(room.read("model.json"), "mine");
     let line = room.refused(&["model", "small.pcap", "-o", "model.json", "--force"]);
-    assert!(line.contains("model.json is another kind of file"), "{line}");
+    assert!(line.contains("model.json is a file of another kind"), "{line}");
     let line = room.refused(&["model", "small.pcap", "-o", "small.pcap", "--force"]);
     assert!(line.contains("small.pcap is an input"), "{line}");
     for json in ["{}", "{\n  \"name\": \"a package\"\n}\n"] {
         room.write("model.json", json);
         let line = room.refused(&["model", "small.pcap", "-o", "model.json", "--force"]);
-        assert!(line.contains("model.json is another kind of file"), "{line}");
+        assert!(line.contains("model.json is a file of another kind"), "{line}");
     }
     std::fs::remove_file(room.path("model.json")).expect("it is there");
     room.done(&["model", "embedded", "-o", "model.json"]);

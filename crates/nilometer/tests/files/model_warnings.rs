@@ -61,10 +61,9 @@ fn a_model_of_next_to_nothing_names_what_it_lacks_most() {
     room.write("one.nf5", export(1_700_000_000, 1));
     room.write("two.nf5", export(1_700_000_000, 2));
     let little = [
-        "the model speaks for 1 of the input's 20 flows and 5 % of its bytes; the most, 19 flows with 95 % \
-         of the bytes, was left out for \"no FIN or RST seen\": these flows went on after the input, or \
-         their exporter ended them by its timers and saw no end; give what was captured or exported after \
-         it too (pieces of a flow are joined), or an export with cumulative TCP flags",
+        "the model covers 1 of the input's 20 flows and 5 % of its bytes; the most, 19 flows with 95 % \
+         of the bytes, was left out for \"no FIN or RST seen\": these flows continued after the input, \
+         or their exporter ended them by timeout; add later captures or exports (fragments of a flow are joined), or an export with cumulative TCP flags",
     ];
     assert_eq!(warnings(&room, &["model", "one.nf5", "-o", "one.json"]), little);
     assert_eq!(warnings(&room, &["model", "one.nf5", "--part", "one.parquet"]), [""; 0]);

@@ -129,7 +129,7 @@ fn a_plugin_goes_from_text_to_the_store_of_a_router() {
 #[test]
 fn what_cannot_be_done_is_said_in_one_line() {
     let folder = scratch("refused");
-    assert!(refusal(&folder, "new Every_Other").contains("is no name of a plugin"));
+    assert!(refusal(&folder, "new Every_Other").contains("is not a name of a plugin"));
     assert!(refusal(&folder, "build nothing.wasm").contains("cannot read nothing.wasm"));
     std::fs::write(folder.join("bad.wat"), "(module (func)").expect("written");
     assert!(refusal(&folder, "build bad.wat").contains("bad.wat"));
@@ -140,7 +140,7 @@ fn what_cannot_be_done_is_said_in_one_line() {
     json(&folder, "build idle.wat");
     assert!(refusal(&folder, "sign idle.wasm --key idle.wat").contains("no key"));
     assert!(refusal(&folder, "install idle.wasm").contains("no plugin artefact"));
-    assert!(refusal(&folder, "install idle --from https://x").contains("is no code server"));
+    assert!(refusal(&folder, "install idle --from https://x").contains("is not a code server"));
     json(&folder, "new here");
     assert!(refusal(&folder, "new here").contains("here is there already"));
 }

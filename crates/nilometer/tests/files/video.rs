@@ -148,7 +148,7 @@ fn bad_clips_and_containers_are_refused_in_one_line() {
     let expected = [
         (encode("none.yuv", "176x144", &[]), "none.yuv: No such file"),
         (encode("empty.yuv", "176x144", &[]), "empty.yuv: is empty"),
-        (encode("odd.yuv", "176x144", &[]), "1 bytes are left over after 2 frames of 176x144"),
+        (encode("odd.yuv", "176x144", &[]), "1 bytes remain after 2 frames of 176x144"),
         (encode("in.yuv", "176", &[]), "a size is WIDTHxHEIGHT"),
         (encode("in.yuv", "9999x9999", &[]), "9999x9999: a side has 1 to 4096 samples"),
         (encode("in.yuv", "176x144", &["--levels", "0"]), "--levels"),
@@ -179,8 +179,8 @@ fn bad_clips_and_containers_are_refused_in_one_line() {
         (file[..file.len() - 1].to_vec(), "the file was cut"),
         (changed(0, b'w'), "begins with WAVEVID1"),
         (changed(9, 1), "the header is damaged"),
-        (changed(HEADER + 1, 19), "at byte 32: a packet of 19 bytes cannot be"),
-        ([&file[..], b"x"].concat(), "left over behind the end mark"),
+        (changed(HEADER + 1, 19), "at byte 32: a packet cannot have 19 bytes"),
+        ([&file[..], b"x"].concat(), "after the end mark"),
         (many, "has 5 frames by its end mark"),
         (far, "frame 65535 is too far ahead"),
     ] {

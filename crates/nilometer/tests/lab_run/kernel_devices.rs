@@ -79,7 +79,7 @@ fn xdp_programs_of_the_user_are_on_both_ports() {
     for (dut, said) in [
         ("xdp", "give --dut xdp:FILE.o"),
         ("xdp:none.o", "none.o: cannot be opened"),
-        ("xdp:text.o", "text.o: is no ELF object"),
+        ("xdp:text.o", "text.o: is not an ELF object"),
         ("hub", "the devices are nilometer, linux"),
     ] {
         let line = room.refused(&["stream", "run", "--dut", dut]);

@@ -44,7 +44,7 @@ fn count(value: &Value, key: &str) -> u64 {
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().unwrap_or_else(|| panic!("{key} is no list in {value}"))
+    value[key].as_array().unwrap_or_else(|| panic!("{key} is not a list in {value}"))
 }
 
 /// Losses by direction, place and reason.

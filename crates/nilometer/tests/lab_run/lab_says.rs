@@ -52,7 +52,7 @@ fn a_check_of_too_few_samples_does_not_pass_and_a_late_beginning_is_calibrated()
     assert_eq!(result["connections"], 10, "{said}");
     assert_eq!(output.status.code(), Some(1), "{said}");
     let few =
-        "nilometer: --check: of file_size 10 samples are too few to tell; play longer (--duration)";
+        "nilometer: --check: file_size: 10 samples are too few to judge; play longer (--duration)";
     assert!(said.contains(few), "{said}");
     assert!(result["wire_delay_ns"]["p50"].as_u64().is_some_and(|p50| p50 > 0), "{said}");
     assert!(said.contains(" connections over a bare wire"), "{said}");

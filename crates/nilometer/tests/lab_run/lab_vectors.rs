@@ -125,7 +125,7 @@ fn each_bound_is_held(result: &str) {
     };
     let spoilt: [(Spoil, &str); 11] = [
         (|one| one.likeness[3].verdict = Verdict::Differs, "differs from the original's"),
-        (|one| one.likeness[3].verdict = Verdict::TooFew, "too little to tell"),
+        (|one| one.likeness[3].verdict = Verdict::TooFew, "too few samples to judge"),
         (|one| coverage(one).bytes = 0.94, "94.0 % of the original's TCP bytes"),
         (|one| coverage(one).flows = 0.94, "94.0 % of the original's TCP connections"),
         (|one| coverage(one).volume_ratio = 1.06, "1.060 times the original's"),
@@ -142,7 +142,7 @@ fn each_bound_is_held(result: &str) {
     for (spoil, said) in spoilt {
         assert!(found(spoil, false).contains(said), "{said}: {}", found(spoil, false));
     }
-    assert_eq!(found(spoilt[1].0, true), "", "laws with too little to tell may pass");
+    assert_eq!(found(spoilt[1].0, true), "", "laws with too few samples may pass");
     assert_ne!(found(spoilt[0].0, true), "");
     // Within the bounds, and within others.
     let within: [Spoil; 2] = [

@@ -243,7 +243,7 @@ fn what_a_stream_cannot_be_is_refused_in_one_line() {
         ("--frame-bytes 63", "frame_bytes = 63: choose 64 to 1518"),
         ("--seconds 0", "seconds = 0"),
         ("--flows 0", "flows = 0"),
-        ("--pattern sawtooth", "is no pattern"),
+        ("--pattern sawtooth", "is not a pattern"),
         ("--pattern pcap:none.pcap", "none.pcap"),
         ("--dut linux --fault loss=0.1", "the device is `linux`"),
         ("--ring 100", "ring = 100"),

@@ -350,13 +350,14 @@ fn a_lab_run_names_what_its_device_does() {
     let words = ["lab", "run", "--json", "--duration", "3", "--calibration", "0"];
     let run = |more: &[&str]| room.counted(&[&words[..], more].concat());
     let warnings = lines(&run(&["--fault", "duplicate=0.05,cut_back=1s-1.6s"]), "warnings");
-    for said in
-        ["In mid-trial the device duplicated from ", "In mid-trial the device passed nothing"]
-    {
+    for said in [
+        "During the trial the device duplicated from ",
+        "During the trial the device passed nothing",
+    ] {
         assert!(warnings.iter().any(|line| line.starts_with(said)), "{said}: {warnings:?}");
     }
     let warnings = lines(&run(&["--dut", "linux", "--out", "sound"]), "warnings").join("; ");
-    assert!(!warnings.contains("In mid-trial"), "{warnings}");
+    assert!(!warnings.contains("During the trial"), "{warnings}");
     // The streams derived from the same load.
     let said = room.done(&["stream", "derive", "sound", "--out", "streams", "--seconds", "0.2"]);
     assert!(said.contains("offered load") && said.contains("burst-465"), "{said}");
@@ -366,5 +367,5 @@ fn a_lab_run_names_what_its_device_does() {
         assert!(count(&result["packets"]["in"]) > 0, "{name}: {result}");
     }
     let line = room.refused(&["stream", "derive", "streams", "--out", "none"]);
-    assert!(line.contains("is no directory of a lab run"), "{line}");
+    assert!(line.contains("is not a directory of a lab run"), "{line}");
 }

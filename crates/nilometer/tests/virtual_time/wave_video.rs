@@ -73,7 +73,7 @@ impl Clip {
 struct Received {
     /// Of each frame in dB; nothing where not a bit is wrong.
     psnr_db: Vec<Option<f64>>,
-    /// Of each frame, which sub-bands came whole.
+    /// Of each frame, which sub-bands complete.
     whole: Vec<[bool; SUBBANDS]>,
     dropped_by_queues: u64,
     dropped_by_plugin: u64,

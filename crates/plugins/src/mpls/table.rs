@@ -136,7 +136,7 @@ fn pushed(text: &str) -> Result<Pushed, String> {
 
 fn label(text: &str) -> Result<u32, String> {
     let read = text.parse().ok().filter(|label| *label <= LABEL_MAX);
-    read.ok_or_else(|| format!("`{text}` is no label from 0 to {LABEL_MAX}"))
+    read.ok_or_else(|| format!("`{text}` is not a label from 0 to {LABEL_MAX}"))
 }
 
 /// A label that a table may have: one without a meaning of its own.
@@ -151,7 +151,7 @@ fn ordinary(text: &str) -> Result<u32, String> {
 /// A next hop that a route leads to; a link-local address is ambiguous without its port.
 fn next_hop(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr =
-        text.parse().map_err(|_| format!("`{text}` is no address of a next hop"))?;
+        text.parse().map_err(|_| format!("`{text}` is not an address of a next hop"))?;
     let is_of_link = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,

@@ -81,10 +81,10 @@ fn words_are_checked() {
     for (words, why) in [
         ("swap=16", "`16` is not `label:labels@next-hop`"),
         ("swap=16:17", "`17` names no next hop, as `200@198.18.1.2` does"),
-        ("swap=x:17@192.0.2.1", "`x` is no label from 0 to 1048575"),
-        ("swap=16:1048576@192.0.2.1", "`1048576` is no label from 0 to 1048575"),
+        ("swap=x:17@192.0.2.1", "`x` is not a label from 0 to 1048575"),
+        ("swap=16:1048576@192.0.2.1", "`1048576` is not a label from 0 to 1048575"),
         ("push=16+17+18+19+20@192.0.2.1", "`16+17+18+19+20` are 5 labels, and 4 are the most"),
-        ("push=16@gateway", "`gateway` is no address of a next hop"),
+        ("push=16@gateway", "`gateway` is not an address of a next hop"),
         ("swap=16:3@192.0.2.1", "implicit null, 3, is in no packet: give `pop=` with a next hop"),
         ("delete=16", "label 16 is not known"),
         ("ttl=short", "`ttl=short`: give `uniform` or `pipe`"),

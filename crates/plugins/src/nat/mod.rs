@@ -128,7 +128,7 @@ impl Plugin for Nat {
     fn message(&mut self, message: &str, context: &mut Context<'_>) -> Result<String, String> {
         match message {
             "mappings" => Ok(self.mappings.listed(context.now_ns())),
-            _ => Err(format!("`{message}` is no message; `mappings` is one")),
+            _ => Err(format!("`{message}` is not a message; `mappings` is one")),
         }
     }
 }

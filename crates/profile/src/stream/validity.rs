@@ -163,20 +163,20 @@ impl fmt::Display for Reason {
             Reason::Squeezed(times) => {
                 write!(
                     out,
-                    "softirq squeeze: the kernel broke off its receiving work {times} times"
+                    "softirq squeeze: the kernel interrupted its receive processing {times} times"
                 )
             }
             Reason::StampsLost(stamps) => {
-                write!(out, "record ring overflow: {stamps} stamps of sending were lost")
+                write!(out, "record ring overflow: {stamps} transmit stamps were lost")
             }
             Reason::ReceiverLoss(frames) => {
                 write!(out, "receiver loss: {frames} frames found the receiver's ring full")
             }
             Reason::Overflow(frames) => {
-                write!(out, "window overflow: {frames} frames were decided before their time")
+                write!(out, "window overflow: {frames} frames were judged early")
             }
             Reason::Late(frames) => {
-                write!(out, "late arrivals: {frames} frames came after the wait for them was over")
+                write!(out, "late arrivals: {frames} frames arrived after the final wait")
             }
             Reason::Imbalance(imbalance) => write!(out, "the ledger does not balance: {imbalance}"),
             Reason::Clock => out.write_str(

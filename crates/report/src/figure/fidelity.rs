@@ -38,18 +38,14 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
         rows.panel.dot([ratio, y], Mark { class: "measured", name }, &title);
     }
     let mut caption = if ratio <= ALIKE_MAX {
-        "Every distance is about what chance alone would make of a second sample.".to_owned()
+        "Every distance is about that of a second sample by chance alone.".to_owned()
     } else {
-        format!(
-            "Farthest from what chance alone would do is {}, {} × the floor.",
-            name(farthest.name),
-            times(ratio)
-        )
+        format!("Farthest beyond chance is {}, {} × the floor.", name(farthest.name), times(ratio))
     };
     let few: Vec<&str> = shown.iter().filter(|f| is_too_few(f)).map(|f| name(f.name)).collect();
     if !few.is_empty() {
         caption += &format!(
-            " Of {} there are too few samples to tell: another law would be as near.",
+            " {}: too few samples to judge, since another distribution would be as near.",
             few.join(" and ")
         );
     }

@@ -35,13 +35,13 @@ fn figure(queue: &Queue, index: usize, end: f64) -> Option<Figure> {
 
 fn caption(queue: &Queue) -> String {
     let link = match queue.link.as_str() {
-        "" => "Its link is held to no rate".to_owned(),
+        "" => "Its link has no rate limit".to_owned(),
         link => format!("Its link: {link}"),
     };
     match queue.output.max_packets {
-        0 => format!("{link}; nothing ever waited."),
+        0 => format!("{link}; its queue was always empty."),
         most => format!(
-            "{link}; {} packets waited on average, {} at the most.",
+            "{link}; {} packets were queued on average, {} at most.",
             significant(queue.output.mean_packets, 3),
             count(most)
         ),

@@ -48,9 +48,9 @@ fn figure(ranks: &Ranks, [id, title, end]: [&str; 3], ratio: Option<f64>) -> Opt
             format!("popularity falls with rank as in the model, {} × the floor.", times(ratio))
         }
         Some(ratio) => {
-            format!("popularity falls otherwise than in the model, {} × the floor.", times(ratio))
+            format!("popularity falls differently than in the model, {} × the floor.", times(ratio))
         }
-        None => "how like the model the fall is was not measured.".to_owned(),
+        None => "its likeness to the model was not measured.".to_owned(),
     };
     let caption = super::capital(&format!("{leads}{follows}"));
     Figure::new([id, title], caption, 250.0, &[panel.finish(true)])

@@ -27,7 +27,7 @@ pub fn figure(story: &Story) -> Option<Figure> {
             "Half of the files have at most {median}; {} have more than {high}.",
             percent(0.01)
         ),
-        _ => "How the model's file sizes thin out.".to_owned(),
+        _ => "Tail of the model's file sizes.".to_owned(),
     };
     Figure::new(["tail", "Planned file sizes"], caption, 236.0, &[panel.finish(true)])
 }

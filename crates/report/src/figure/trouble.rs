@@ -68,7 +68,7 @@ fn caption(story: &Story) -> String {
 /// What the page says in place of the picture.
 pub fn none(story: &Story) -> &'static str {
     match story.directions.iter().any(|d| !d.seconds.is_empty()) {
-        true => "In no second was a packet lost or out of order, so there is no picture of it.",
+        true => "No packet was lost or out of order, so there is no figure.",
         false => "Loss and order over time: not measured.",
     }
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Fewer bytes than a common header, or more than a message may have.
-    #[error("{0} bytes are no RSVP message")]
+    #[error("{0} bytes are not an RSVP message")]
     Length(usize),
     /// A version other than 1.
     #[error("RSVP version {0} is not known here, only 1")]

@@ -69,7 +69,7 @@ pub enum PluginsError {
     )]
     Configuration,
     /// All together do not fit an object.
-    #[error("the plugins of a flow need {0} bytes, and {OBJECT_BYTES_MAX} are the most")]
+    #[error("the plugins of a flow need {0} bytes, and at most {OBJECT_BYTES_MAX} are possible")]
     Bytes(usize),
 }
 

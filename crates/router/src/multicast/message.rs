@@ -113,10 +113,10 @@ pub enum Malformed {
     #[error("not a query or report of a known version")]
     Kind,
     /// It is shorter than its own fields say.
-    #[error("the message ends before it says")]
+    #[error("the message is shorter than it claims")]
     Short,
     /// The group is none.
-    #[error("the group address is none")]
+    #[error("the group address is not multicast")]
     Group,
     /// The sender may not send it.
     #[error("the source may not send it")]

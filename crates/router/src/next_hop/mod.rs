@@ -70,7 +70,7 @@ pub enum NextHopFault {
     #[error("a member of a group has a weight of 1 or more")]
     Weight,
     /// The number stands for nothing.
-    #[error("the number stands for no next hop")]
+    #[error("no next hop has this number")]
     Unknown,
 }
 

@@ -52,16 +52,16 @@ pub enum ControlError {
     #[error("the plugin instance {0:?} knows no labels: one of the class `mpls` does")]
     Labels(String),
     /// There are too many.
-    #[error("there are {INSTANCES_MAX} plugin instances, and there may be no more")]
+    #[error("there are at most {INSTANCES_MAX} plugin instances")]
     Instances,
     /// There are too many.
-    #[error("there are {CHAINS_MAX} chains of plugins, and there may be no more")]
+    #[error("there are at most {CHAINS_MAX} chains of plugins")]
     Chains,
     /// A chain of no instance, or of too many.
     #[error("a chain has one to {CHAIN_MAX} instances, not {0}")]
     Length(usize),
     /// It was cut off.
-    #[error("the plugin instance {0:?} was cut off: {1}")]
+    #[error("the plugin instance {0:?} was disabled: {1}")]
     CutOff(String, Fault),
     /// Its answer to a message is that it will not.
     #[error("the plugin instance {0:?} answers: {1}")]
@@ -420,7 +420,7 @@ impl ControlUnit {
                     OnFault::Bypass => "its packets pass it by",
                 };
                 let why = fault.to_string();
-                say(alloc::format!("plugin {} was cut off: {why}; {then}", slot.name));
+                say(alloc::format!("plugin {} was disabled: {why}; {then}", slot.name));
                 slot.counters.faults += 1;
                 slot.fault = Some((now, fault));
             }

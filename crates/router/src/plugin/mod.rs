@@ -185,9 +185,9 @@ pub enum Fault {
     #[error("it used up its budget of {0} instructions in one call")]
     Budget(u64),
     /// It wants more memory than it may have.
-    #[error("it wants more than its {0} bytes of memory")]
+    #[error("it needs more than its {0} bytes of memory")]
     Memory(usize),
     /// It does not keep to the interface.
-    #[error("it does not keep to the interface: {0}")]
+    #[error("it violates the interface: {0}")]
     Interface(String),
 }

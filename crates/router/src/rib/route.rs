@@ -92,7 +92,7 @@ impl<A: Address, F: Fib<A>> FibSink<A> for F {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibFault {
     /// There are as many routes as were allowed.
-    #[error("there are as many routes as were allowed; allow more")]
+    #[error("the route limit is reached; raise it")]
     Limit,
     /// The forwarding table has no room.
     #[error("the forwarding table is full; make it with more room")]

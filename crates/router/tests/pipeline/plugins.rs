@@ -309,7 +309,7 @@ fn one_that_fails_is_cut_off_and_its_flow_goes_on_as_its_policy_says() {
         let lines = bench.router.plugins_mut().take_lines();
         let (first, last) = (&lines[0], lines.last().expect("two"));
         assert_eq!((lines.len(), &first[..]), (2, "plugin brittle: one more"));
-        assert!(last.contains("cut off: it used up its budget of 1000 instructions"), "{last}");
+        assert!(last.contains("disabled: it used up its budget of 1000 instructions"), "{last}");
 
         // A new instance in its place: the flow is processed again, by the same filter.
         let (new, seen) = instance(forward);

@@ -24,7 +24,7 @@ fn assert_said<T: ToString>(said_of: impl IntoIterator<Item = T>, lines: &[&str]
 fn what_is_said_of_tables_and_routes() {
     let full = "the forwarding table is full; make it with more room";
     assert_said([Full], &[full]);
-    let limit = "there are as many routes as were allowed; allow more";
+    let limit = "the route limit is reached; raise it";
     assert_said([RibFault::Limit, RibFault::Fib], &[limit, full]);
     assert_said(Source::ALL, &["local", "connected", "static", "fpm", "kernel"]);
     let unknown = format!(
@@ -53,7 +53,7 @@ fn what_is_said_of_tables_and_routes() {
             "the table of next hops is full; make it with more room",
             "a group has 1 to 256 members",
             "a member of a group has a weight of 1 or more",
-            "the number stands for no next hop",
+            "no next hop has this number",
         ],
     );
 }
@@ -193,8 +193,8 @@ fn what_is_said_of_groups() {
             "the router alert is missing",
             "the checksum is wrong",
             "not a query or report of a known version",
-            "the message ends before it says",
-            "the group address is none",
+            "the message is shorter than it claims",
+            "the group address is not multicast",
             "the source may not send it",
         ],
     );

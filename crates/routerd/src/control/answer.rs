@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What an error looks like outside.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorLine {
-    /// What was wrong, where, and what to do: one line.
+    /// One line: the problem, its location and the remedy.
     pub error: String,
 }
 

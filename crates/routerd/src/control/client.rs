@@ -54,8 +54,8 @@ impl Address {
     pub fn http(url: &str, token: Option<String>) -> Result<Address> {
         let rest = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let host = rest.filter(|rest| !rest.is_empty() && !rest.contains('/'));
-        let host =
-            host.with_context(|| format!("`{url}` is no address, as http://HOST:PORT is"))?;
+        let host = host
+            .with_context(|| format!("`{url}` is not an address of the form http://HOST:PORT"))?;
         let has_port = host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
         ensure!(has_port, "`{url}` names no port, as http://HOST:PORT does");
         Ok(Address::Http(host.to_owned(), token))
@@ -129,7 +129,7 @@ impl Address {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = Full::new(Bytes::from(body.unwrap_or_default()));
-        let request = request.body(body).with_context(|| format!("`{path}` is no path"))?;
+        let request = request.body(body).with_context(|| format!("`{path}` is not a path"))?;
         match self {
             Address::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await;
@@ -178,7 +178,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.context("who answers does not speak HTTP")?;
+        http1::handshake(TokioIo::new(stream)).await.context("the server does not speak HTTP")?;
     tokio::spawn(connection);
     sender.send_request(request).await.context("the router did not answer")
 }

@@ -44,7 +44,7 @@ pub struct Hall {
     streams: Arc<Semaphore>,
 }
 
-/// The document of all paths.
+/// The OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Nilometer router", version = "1", license(name = "MIT OR Apache-2.0")),
@@ -92,15 +92,15 @@ pub struct Hall {
 )]
 struct Document;
 
-/// The document as JSON, indented.
+/// The OpenAPI document as indented JSON.
 ///
 /// # Errors
-/// When it cannot be written, which a test rules out.
+/// If it cannot be serialised, which a test rules out.
 pub fn openapi() -> anyhow::Result<String> {
     Ok(Document::openapi().to_pretty_json()? + "\n")
 }
 
-/// Everything that can be asked for.
+/// All routes of the API.
 pub fn paths(commands: Arc<CommandChannel>) -> Router {
     let hall = Hall { commands, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
     Router::new()
@@ -129,7 +129,7 @@ pub fn paths(commands: Arc<CommandChannel>) -> Router {
         .route("/metrics", get(metrics_text))
         .fallback(|| async { Refused::missing("there is no such path; see /v1/openapi.json") })
         .method_not_allowed_fallback(|| async {
-            let why = "this path is not asked so; see /v1/openapi.json";
+            let why = "this path does not support the method; see /v1/openapi.json";
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, why)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -140,17 +140,17 @@ type Sent = Result<Bytes, BytesRejection>;
 type Segment<T> = Result<Path<T>, PathRejection>;
 type Asked<T> = Result<Query<T>, QueryRejection>;
 
-/// Done.
+/// Confirmation of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// What was done, in one line.
+    /// The change, in one line.
     pub done: String,
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 struct From {
-    /// The first number.
+    /// Number of the first item.
     #[serde(default)]
     from: u32,
 }
@@ -158,7 +158,7 @@ struct From {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 struct After {
-    /// Messages with greater numbers.
+    /// List messages with a greater number.
     #[serde(default)]
     after: u64,
 }
@@ -168,7 +168,7 @@ struct After {
 #[into_params(names("port"))]
 #[expect(dead_code, reason = "it stands in the document; paths are read by their segments")]
 struct PortAsked(
-    /// Its number, or its interface's name; digits are always a number.
+    /// Port number or interface name; digits are always a number.
     String,
 );
 
@@ -179,17 +179,17 @@ struct Prefix {
     prefix: Option<String>,
 }
 
-/// What is to become of messages; what is absent stays.
+/// Changes to logging; absent fields are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessagesBody {
-    /// The least important that is kept.
+    /// Minimum severity that is logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
-    /// Where they go.
+    /// Where messages are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<Destination>,
-    /// The file, for the destination `file`; by the socket alone.
+    /// File name, for the destination `file`; accepted on the Unix socket only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
@@ -265,7 +265,7 @@ async fn fabric(State(hall): State<Hall>) -> Answer {
     shown(hall, CommandChannel::fabric).await
 }
 
-/// Changes the equations, the period or the speed-up.
+/// Changes the equations, the period or the speedup.
 #[utoipa::path(put, path = "/v1/fabric", request_body = FabricBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine)))]
 async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
@@ -273,8 +273,8 @@ async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
     changed(hall, move |commands| commands.set_fabric(body)).await
 }
 
-/// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object. Without a size it
-/// holds what the rate carries in 50 ms.
+/// Replaces an output's queueing discipline. The body is the `queue` table of a ROUTER.toml as an object. Without a
+/// size the queue holds 50 ms of traffic at the port's rate.
 #[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortAsked),
     request_body = serde_json::Value,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
@@ -284,7 +284,7 @@ async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent)
     changed(hall, move |commands| commands.set_queue(commands.port_number(&port)?, queue)).await
 }
 
-/// Holds an output's link to a rate.
+/// Sets the rate limit of an output's link.
 #[utoipa::path(put, path = "/v1/ports/{port}/rate", params(PortAsked),
     request_body = RateBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
@@ -294,7 +294,7 @@ async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) 
     changed(hall, move |commands| commands.set_rate(commands.port_number(&port)?, &body)).await
 }
 
-/// Makes an output's link longer.
+/// Sets the added delay of an output's link.
 #[utoipa::path(put, path = "/v1/ports/{port}/delay", params(PortAsked),
     request_body = DelayBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
@@ -304,7 +304,7 @@ async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent)
     changed(hall, move |commands| commands.set_delay(commands.port_number(&port)?, &body)).await
 }
 
-/// Filters, with the packets and bytes that they met.
+/// Filters, with counts of matched packets and bytes.
 #[utoipa::path(get, path = "/v1/filters", params(From),
     responses((status = 200, body = FiltersView)))]
 async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
@@ -312,7 +312,7 @@ async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
     shown(hall, move |commands| commands.filters(from)).await
 }
 
-/// Enters a filter.
+/// Adds a filter.
 #[utoipa::path(post, path = "/v1/filters", request_body = FilterSection,
     responses((status = 201, body = Made), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -322,7 +322,7 @@ async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
     Ok(object(StatusCode::CREATED, &made))
 }
 
-/// Takes a filter out.
+/// Deletes a filter.
 #[utoipa::path(delete, path = "/v1/filters/{id}", params(("id" = u32, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
 async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
@@ -336,8 +336,8 @@ async fn neighbours(State(hall): State<Hall>) -> Answer {
     shown(hall, CommandChannel::neighbours).await
 }
 
-/// Routes: what was told about a prefix or an address; a list of those that packets go by; or, where
-/// nothing is asked for, how many there are and what was entered by hand.
+/// Routes: all routes to a prefix or an address; a list of best routes; or, without a query, the number of routes and
+/// the static routes.
 #[utoipa::path(get, path = "/v1/routes", params(RoutesAsked),
     responses((status = 200, body = RoutesView), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
@@ -346,7 +346,7 @@ async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
     shown(hall, move |commands| commands.routes(&asked)).await
 }
 
-/// Enters a route by hand, in place of one to the same prefix; `interface` may be a port's number, too.
+/// Adds a static route, replacing one to the same prefix; `interface` may also be a port number.
 #[utoipa::path(post, path = "/v1/routes", request_body = RouteSection,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -356,7 +356,7 @@ async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
-/// Withdraws a route that was entered by hand.
+/// Deletes a static route.
 #[utoipa::path(delete, path = "/v1/routes", params(Prefix),
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
@@ -372,7 +372,7 @@ async fn engine(State(hall): State<Hall>) -> Answer {
     shown(hall, |commands| Ok(commands.engine())).await
 }
 
-/// Looks routes up in other engines.
+/// Selects other lookup engines.
 #[utoipa::path(put, path = "/v1/engine", request_body = EngineBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -387,7 +387,7 @@ async fn classifier(State(hall): State<Hall>) -> Answer {
     shown(hall, |commands| Ok(commands.classifier())).await
 }
 
-/// Finds filters by another classifier.
+/// Selects another classifier.
 #[utoipa::path(put, path = "/v1/classifier", request_body = ClassifierBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -396,14 +396,14 @@ async fn set_classifier(State(hall): State<Hall>, sent: Sent) -> Answer {
     changed(hall, move |commands| commands.set_classifier(body)).await
 }
 
-/// How the stress test goes that was begun last, and what it was to come to.
+/// Progress and result of the last stress test, and the simulator's result.
 #[utoipa::path(get, path = "/v1/stress",
     responses((status = 200, body = StressReport), (status = 404, body = ErrorLine)))]
 async fn stress(State(hall): State<Hall>) -> Answer {
     shown(hall, CommandChannel::stress).await
 }
 
-/// Begins the stress test of distributed queueing (Table 4) on the fabric as it is.
+/// Starts the stress test of distributed queueing (Table 4) on the current fabric.
 #[utoipa::path(post, path = "/v1/stress", request_body = StressBody,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -413,13 +413,13 @@ async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
-/// Ends the stress test before its time.
+/// Stops the stress test early.
 #[utoipa::path(delete, path = "/v1/stress", responses((status = 200, body = Done)))]
 async fn end_stress(State(hall): State<Hall>) -> Answer {
     changed(hall, CommandChannel::end_stress).await
 }
 
-/// The configuration in force, as a ROUTER.toml that makes this router again.
+/// The running configuration, as a ROUTER.toml that reproduces this router.
 #[utoipa::path(get, path = "/v1/config",
     responses((status = 200, content_type = "application/toml", body = String)))]
 async fn config(State(hall): State<Hall>) -> Answer {
@@ -427,14 +427,14 @@ async fn config(State(hall): State<Hall>) -> Answer {
     Ok(written(StatusCode::OK, "application/toml", text))
 }
 
-/// Backlogs and rates by broadcast, at most 20 a second: events `fabric`, each a FabricView.
+/// Backlogs and rates at each broadcast, at most 20 a second: events `fabric`, each a FabricView.
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 async fn events(State(hall): State<Hall>) -> Answer {
     events::events(hall.commands, &hall.streams)
 }
 
-/// Packets of filters with `copy = true` as pcapng, until the connection ends.
+/// Packets matching filters with `copy = true`, as pcapng, until the connection is closed.
 #[utoipa::path(get, path = "/v1/trace",
     responses((status = 200, content_type = "application/x-pcapng", body = Vec<u8>),
         (status = 409, body = ErrorLine)))]
@@ -450,7 +450,7 @@ async fn messages(State(hall): State<Hall>, after: Asked<After>) -> Answer {
     shown(hall, move |commands| Ok(commands.messages.view(after))).await
 }
 
-/// Changes which messages are kept and where they go.
+/// Changes the log level and destination.
 #[utoipa::path(put, path = "/v1/messages", request_body = MessagesBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 403, body = ErrorLine)))]
@@ -461,7 +461,7 @@ async fn set_messages(
 ) -> Answer {
     let asked = body::<MessagesBody>(sent)?;
     if asked.file.is_some() && peer != Peer::Owner {
-        let why = "a file is named by the socket alone, whose owner could write it as well";
+        let why = "a log file can be set through the Unix socket only";
         return Err(Refused::new(StatusCode::FORBIDDEN, why));
     }
     changed(hall, move |commands| {
@@ -480,7 +480,7 @@ async fn set_messages(
     .await
 }
 
-/// All counters as Prometheus reads them.
+/// All counters in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics",
     responses((status = 200, content_type = "text/plain; version=0.0.4", body = String)))]
 async fn metrics_text(State(hall): State<Hall>) -> Answer {

@@ -14,41 +14,41 @@ use utoipa::ToSchema;
 
 use crate::driver::Driver;
 
-/// The fabric at one broadcast.
+/// State of the fabric at one broadcast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FabricView {
-    /// `off`, or the name of the equations.
+    /// Name of the equations, or `off`.
     pub queueing: String,
-    /// Seconds since the router began.
+    /// Seconds since the router started.
     pub seconds: f64,
     /// Broadcasts so far.
     pub broadcasts: u64,
     /// Time between broadcasts, in microseconds.
     pub period_us: f64,
-    /// How many times as fast as a link the fabric is.
+    /// Speedup: fabric rate relative to a link's.
     pub speedup: f64,
     /// The rate `L` of a link into the fabric, in bits per second.
     pub link_rate_bps: u64,
-    /// What an input may send and an output be sent at most, `S·L`, in bits per second.
+    /// Maximum rate of an input or output across the fabric, `S·L`, in bits per second.
     pub capacity_bps: u64,
-    /// Inputs, by port; none where queueing is off.
+    /// Inputs, by port; empty if distributed queueing is off.
     pub inputs: Vec<InputView>,
     /// Outputs, by port.
     pub outputs: Vec<OutputView>,
 }
 
-/// An input; lists are by output.
+/// An input; lists are indexed by output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InputView {
     /// Its port.
     pub port: usize,
     /// The port's interface.
     pub name: String,
-    /// Bytes that it announced to wait for each output.
+    /// Announced backlog for each output, in bytes.
     pub backlog_bytes: Vec<u64>,
-    /// `hi` of each queue: its share of what waits anywhere for its output.
+    /// `hi` of each queue: its share of the total backlog for its output.
     pub hi: Vec<f64>,
-    /// `lo` of each queue: how urgent it is that its output does not run dry.
+    /// `lo` of each queue: how urgently its output needs packets to stay busy.
     pub lo: Vec<f64>,
     /// The rate of each queue, in bits per second.
     pub rates_bps: Vec<f64>,
@@ -61,9 +61,9 @@ pub struct OutputView {
     pub port: usize,
     /// The port's interface.
     pub name: String,
-    /// Bytes that it announced to wait there; those that wait now, where queueing is off.
+    /// Announced backlog of the output in bytes; the current backlog if distributed queueing is off.
     pub backlog_bytes: u64,
-    /// What all inputs together may send there, in bits per second.
+    /// Maximum total rate from all inputs to it, in bits per second.
     pub rate_bps: f64,
 }
 

@@ -67,7 +67,7 @@ impl Lock {
         }
         let who = fs::symlink_metadata(&path).ok().and_then(|about| holder(&about));
         let who = who.unwrap_or_else(|| "another process".to_owned());
-        bail!("{who} holds the lock {shown}; end it, or give another socket")
+        bail!("{who} holds the lock {shown}; stop it, or give another socket")
     }
 }
 
@@ -79,12 +79,18 @@ impl Drop for Lock {
 
 /// Whether a lock is a file that no other user can open.
 fn check(about: &Metadata, shown: &str) -> Result<()> {
-    ensure!(!about.is_symlink(), "{shown} is a symbolic link and no lock of ours; take it away");
-    ensure!(about.is_file(), "{shown} is no regular file and no lock of ours; take it away");
+    ensure!(
+        !about.is_symlink(),
+        "{shown} is a symbolic link, not a lock file of nilometer; remove it"
+    );
+    ensure!(
+        about.is_file(),
+        "{shown} is not a regular file, and so no lock file of nilometer; remove it"
+    );
     let (own, mode) = (geteuid().as_raw(), about.mode() & 0o7777);
     ensure!(
         about.uid() == own,
-        "{shown} belongs to the user with the number {}, who could keep it locked; take it away or \
+        "{shown} belongs to the user with the number {}, which could keep it locked; remove it or \
          give another socket",
         about.uid()
     );

@@ -27,13 +27,13 @@ pub const KEPT: usize = 1_024;
 /// Messages that may wait to be written.
 const WAITING_MAX: usize = 1_024;
 
-/// How much a message matters.
+/// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Something does not work.
     Error,
-    /// Something is not as it was asked for.
+    /// Something differs from the configuration.
     Warning,
     /// Something was changed.
     Info,
@@ -41,15 +41,15 @@ pub enum Level {
     Debug,
 }
 
-/// Where messages go besides the ring.
+/// Where messages are sent besides the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
-    /// Nowhere.
+    /// Nowhere else.
     Ring,
-    /// To the standard error of the router's process.
+    /// Standard error of the router process.
     Stderr,
-    /// To a file, at its end.
+    /// Appended to a file.
     File,
 }
 
@@ -60,24 +60,24 @@ pub struct Message {
     pub number: u64,
     /// Seconds since 1970.
     pub time: f64,
-    /// How much it matters.
+    /// Severity.
     pub level: Level,
-    /// What is said.
+    /// Text of the message.
     pub text: String,
 }
 
-/// What is written down, and what could not be.
+/// Logged messages, and messages lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MessagesView {
-    /// The least important that is kept.
+    /// Minimum severity that is logged.
     pub level: Level,
-    /// Where they go.
+    /// Destination.
     pub destination: Destination,
-    /// Messages that found no room on their way to the destination.
+    /// Messages lost because the queue to the destination was full.
     pub lost: u64,
-    /// Messages that the destination did not take: a full disk.
+    /// Messages that could not be written, for example because the disk was full.
     pub failed: u64,
-    /// Those asked for, the oldest first.
+    /// The requested messages, oldest first.
     pub messages: Vec<Message>,
 }
 

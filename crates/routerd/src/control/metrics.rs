@@ -95,7 +95,7 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
 }
 
 fn whole(page: &mut Page, tally: &Tally) {
-    let help = "Packets of the router by how they came and went.";
+    let help = "Packets of the router, by event.";
     page.counter("packets_total", help, ROUTER_TOTALS.map(|(way, of)| ([("way", way)], of(tally))));
     let paths = tally.paths;
     let ways = [
@@ -103,13 +103,17 @@ fn whole(page: &mut Page, tally: &Tally) {
         ("pipeline", paths.pipeline),
         ("slow_path", paths.slow_path),
     ];
-    let help = "Packets by the way that they took.";
+    let help = "Packets by forwarding path.";
     page.counter("path_packets_total", help, ways.map(|(path, count)| ([("path", path)], count)));
-    page.gauge("inside_packets", "Packets that are in the router.", [([], tally.inside)]);
-    page.gauge("balances", "Whether no packet vanished.", [([], u8::from(tally.balances))]);
+    page.gauge("inside_packets", "Packets currently in the router.", [([], tally.inside)]);
+    page.gauge(
+        "balances",
+        "Whether the packet counters balance.",
+        [([], u8::from(tally.balances))],
+    );
     let help = "Broadcasts of distributed queueing.";
     page.counter("broadcasts_total", help, [([], tally.broadcasts)]);
-    page.gauge("uptime_seconds", "Seconds since the router began.", [([], tally.seconds)]);
+    page.gauge("uptime_seconds", "Seconds since the router started.", [([], tally.seconds)]);
 }
 
 fn ports(page: &mut Page, ports: &[PortTally]) {
@@ -123,7 +127,7 @@ fn ports(page: &mut Page, ports: &[PortTally]) {
         page.gauge(&format!("port_{key}"), help, counts(of));
     }
     let up = counts(|port| u64::from(port.state == "up"));
-    page.gauge("port_up", "Whether it carries traffic.", up);
+    page.gauge("port_up", "Whether the port is up.", up);
     for (key, _, help, _, of) in PORT_LOSSES {
         let counts = ports.iter().flat_map(|port| {
             let labels = |reason| [("port", port.name.as_str()), ("reason", reason)];
@@ -136,9 +140,9 @@ fn ports(page: &mut Page, ports: &[PortTally]) {
 fn waiting(page: &mut Page, ports: &[PortTally], queues: &[Vec<QueueView>]) {
     type Count = fn(&QueueView) -> u64;
     let counts: [(&str, &str, &str, Count); 3] = [
-        ("queue_packets", "gauge", "Packets in a queue of a discipline.", |queue| queue.packets),
-        ("queue_bytes", "gauge", "Their bytes.", |queue| queue.bytes),
-        ("queue_sent_bytes_total", "counter", "Bytes that left it.", |queue| queue.sent_bytes),
+        ("queue_packets", "gauge", "Packets waiting in a queue.", |queue| queue.packets),
+        ("queue_bytes", "gauge", "Bytes waiting in a queue.", |queue| queue.bytes),
+        ("queue_sent_bytes_total", "counter", "Bytes sent from a queue.", |queue| queue.sent_bytes),
     ];
     for (name, kind, help, count) in counts {
         page.family(name, kind, help);
@@ -155,9 +159,13 @@ fn met(page: &mut Page, filters: &[FilterView]) {
     let ids: Vec<String> = filters.iter().map(|filter| filter.id.to_string()).collect();
     let all = || ids.iter().map(|id| [("filter", id.as_str())]).zip(filters);
     let packets = all().map(|(id, filter)| (id, filter.packets));
-    page.counter("filter_packets_total", "Packets that a filter decided.", packets);
+    page.counter("filter_packets_total", "Packets that matched a filter.", packets);
     let bytes = all().map(|(id, filter)| (id, filter.bytes));
-    page.counter("filter_bytes_total", "Their bytes, from the IP header on.", bytes);
+    page.counter(
+        "filter_bytes_total",
+        "Bytes that matched a filter, from the IP header on.",
+        bytes,
+    );
 }
 
 fn plugins(page: &mut Page, plugins: &[PluginView]) {
@@ -168,8 +176,8 @@ fn plugins(page: &mut Page, plugins: &[PluginView]) {
         ("dropped", "Packets that it dropped.", |it| it.dropped),
         ("emitted", "Packets that it emitted.", |it| it.emitted),
         ("not_emitted", "Packets that it could not emit.", |it| it.not_emitted),
-        ("fault_dropped", "Packets dropped since it was cut off.", |it| it.fault_dropped),
-        ("bypassed", "Packets that passed it by since it was cut off.", |it| it.bypassed),
+        ("fault_dropped", "Packets dropped since it was disabled.", |it| it.fault_dropped),
+        ("bypassed", "Packets that bypassed it since it was disabled.", |it| it.bypassed),
         ("faults", "Calls that failed.", |it| it.faults),
     ];
     for (name, help, count) in counts {
@@ -180,14 +188,14 @@ fn plugins(page: &mut Page, plugins: &[PluginView]) {
     }
     let up =
         plugins.iter().map(|it| ([("plugin", it.name.as_str())], u8::from(it.fault.is_none())));
-    page.gauge("plugin_up", "Whether it has not been cut off.", up);
+    page.gauge("plugin_up", "Whether the instance is enabled.", up);
     let memory = plugins.iter().map(|it| ([("plugin", it.name.as_str())], it.memory_bytes));
-    page.gauge("plugin_memory_bytes", "Bytes of memory that it has.", memory);
+    page.gauge("plugin_memory_bytes", "Memory of the instance in bytes.", memory);
     let own = plugins.iter().flat_map(|it| {
         let labels = |counter| [("plugin", it.name.as_str()), ("counter", counter)];
         it.counters.iter().map(move |(counter, count)| (labels(counter.as_str()), *count))
     });
-    page.counter("plugin_own_total", "What plugins count themselves.", own);
+    page.counter("plugin_own_total", "Counters defined by plugins.", own);
 }
 
 /// How many routes there are, and what they take.
@@ -196,21 +204,21 @@ fn routes(page: &mut Page, status: &RibStatus, sources: &[SourceView]) {
         let labels = |family| [("source", it.source.as_str()), ("family", family)];
         by_family([it.v4, it.v6]).map(move |([(_, family)], count)| (labels(family), count))
     });
-    let help = "Routes that a source has told, whether packets go by them or not.";
+    let help = "Routes by source, whether best or not.";
     page.gauge("routes", help, told);
     let connected = sources
         .iter()
         .filter_map(|it| Some(([("source", it.source.as_str())], u8::from(it.connected?))));
-    page.gauge("route_source_connected", "Whether a source that connects is there.", connected);
+    page.gauge("route_source_connected", "Whether a source of routes is connected.", connected);
     let prefixes = by_family([status.prefixes_v4, status.prefixes_v6]);
     page.gauge("route_prefixes", "Prefixes that have a route.", prefixes);
-    let help = "Bytes of the table of all that sources have told.";
+    let help = "Bytes of the table of routes from all sources.";
     let bytes = [status.rib_v4_bytes, status.rib_v6_bytes];
     page.gauge("routing_table_bytes", help, by_family(bytes));
-    let help = "Bytes of the table by which packets are forwarded.";
+    let help = "Bytes of the forwarding table.";
     let bytes = [status.fib_v4_bytes, status.fib_v6_bytes];
     page.gauge("forwarding_table_bytes", help, by_family(bytes));
-    page.gauge("next_hops", "Next hops that routes lead to.", [([], status.next_hops)]);
+    page.gauge("next_hops", "Next hops in use by routes.", [([], status.next_hops)]);
 }
 
 /// Values of IPv4 and of IPv6, with their labels.
@@ -232,8 +240,8 @@ fn changes(page: &mut Page, status: &RibStatus) {
         ];
         kinds.map(|(change, count)| ([family, ("change", change)], count))
     });
-    page.counter("route_updates_total", "Updates of routes by what they did.", updates);
-    let help = "Changes of the table by which packets are forwarded.";
+    page.counter("route_updates_total", "Route updates, by result.", updates);
+    let help = "Changes of the forwarding table.";
     let updates = by_family(both.map(|it| it.fib_updates));
     page.counter("forwarding_table_updates_total", help, updates);
     let of_both = |count: fn(&RibCounters) -> u64| both.map(count).iter().sum::<u64>();
@@ -242,7 +250,7 @@ fn changes(page: &mut Page, status: &RibStatus) {
         ("forwarding_table_full", of_both(|it| it.refused - it.refused_by_limit)),
         ("next_hops_full", status.table.next_hops_refused),
     ];
-    let help = "Updates of routes for which there was no room, by what was full.";
+    let help = "Route updates without room, by the table that was full.";
     let refused = refused.map(|(reason, count)| ([("reason", reason)], count));
     page.counter("route_updates_refused_total", help, refused);
     let help =
@@ -259,12 +267,16 @@ fn connections(page: &mut Page, crowds: &Crowds) {
     let help = "Connections to the control processor.";
     page.counter("control_connections_total", help, came);
     let open = doors.map(|(door, counts)| ([("door", door)], counts.open));
-    page.gauge("control_connections_open", "Those of them that are open.", open);
+    page.gauge("control_connections_open", "Open connections to the control processor.", open);
     let ended = doors.into_iter().flat_map(|(door, counts)| {
         let labels = move |how: Ended| [("door", door), ("reason", how.name())];
         Ended::ALL.into_iter().zip(counts.ended).map(move |(how, count)| (labels(how), count))
     });
-    page.counter("control_connections_ended_total", "The others, by how they ended.", ended);
+    page.counter(
+        "control_connections_ended_total",
+        "Closed connections to the control processor, by reason.",
+        ended,
+    );
 }
 
 #[cfg(test)]

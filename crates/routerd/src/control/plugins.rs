@@ -19,7 +19,7 @@ use crate::recording::Command;
 /// The longest message, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// A plugin instance, and what it has done.
+/// A plugin instance and its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PluginView {
     /// Its name.
@@ -30,50 +30,50 @@ pub struct PluginView {
     pub version: String,
     /// `native` or `wasm`.
     pub engine: String,
-    /// Bytes at the beginning of a packet that it sees.
+    /// Bytes at the start of each packet that are visible to it.
     pub seen_bytes: u16,
-    /// What it is configured with.
+    /// Its configuration.
     pub configuration: String,
-    /// What becomes of packets once it was cut off.
+    /// Action for packets after the instance was disabled.
     pub on_fault: FaultPolicy,
-    /// Why it was cut off, if it was.
+    /// Why it was disabled, if it was.
     pub fault: Option<String>,
-    /// Filters that name it.
+    /// Number of filters that use it.
     pub filters: usize,
     /// Packets that it processed.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// Bytes that it processed, from the IP header on.
     pub bytes: u64,
-    /// Of those, packets that it dropped.
+    /// Packets that it dropped.
     pub dropped: u64,
     /// Packets that it emitted.
     pub emitted: u64,
-    /// Packets that it wanted to emit and could not.
+    /// Packets that it tried to emit without success.
     pub not_emitted: u64,
-    /// Packets that were dropped because it was cut off.
+    /// Packets dropped because it was disabled.
     pub fault_dropped: u64,
-    /// Packets that passed it by because it was cut off.
+    /// Packets that bypassed it because it was disabled.
     pub bypassed: u64,
     /// Calls that failed.
     pub faults: u64,
-    /// Bytes of memory that it has.
+    /// Memory in use, in bytes.
     pub memory_bytes: u64,
-    /// Its own counters.
+    /// Counters defined by its class.
     pub counters: BTreeMap<String, u64>,
 }
 
 /// Plugin instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PluginsView {
-    /// All of them, in the order in which they were entered.
+    /// All instances, in the order in which they were added.
     pub plugins: Vec<PluginView>,
 }
 
-/// What a plugin instance is to be from now on; what is absent stays.
+/// Changes to a plugin instance; absent fields are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PluginBody {
-    /// Its class; with the same name, the version that is installed now.
+    /// Its class. The same name selects the installed version.
     pub class: Option<String>,
     /// Its configuration.
     pub configuration: Option<String>,
@@ -83,11 +83,11 @@ pub struct PluginBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageBody {
-    /// The message, in the class's own words.
+    /// The message, in the format that the class defines.
     pub message: String,
 }
 
-/// What a plugin instance answers.
+/// Answer of a plugin instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AnswerView {
     /// The answer.

@@ -28,15 +28,15 @@ const LIFETIME: Span = Span::from_secs(60);
 /// The packets of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FlowView {
-    /// Source address; nothing is any.
+    /// Source address; absent matches any.
     pub source: Option<String>,
     /// Destination address.
     pub destination: String,
     /// IANA protocol number.
     pub protocol: u8,
-    /// Source port; nothing is any.
+    /// Source port; absent matches any.
     pub source_port: Option<u16>,
-    /// Destination port; nothing is any.
+    /// Destination port; absent matches any.
     pub destination_port: Option<u16>,
 }
 
@@ -45,35 +45,35 @@ pub struct FlowView {
 pub struct ReservationView {
     /// Its number.
     pub id: u64,
-    /// What keeps it alive: `rsvp`, `flow_setup` or `api`.
+    /// Type of reservation: `rsvp`, `flow_setup` or `api`.
     pub kind: String,
-    /// The holder's name, of `api`.
+    /// Name of the holder, for `api` reservations.
     pub holder: Option<String>,
-    /// Its packets.
+    /// The reserved flows.
     pub flows: Vec<FlowView>,
-    /// The numbers of the input ports where it is booked.
+    /// Numbers of the input ports with booked bandwidth.
     pub inputs: Vec<u32>,
-    /// The number of its output port.
+    /// Number of the output port.
     pub output: u32,
-    /// The next hop of its packets.
+    /// Next hop of the reserved flows.
     pub next_hop: String,
-    /// Whether they go there whatever the routing table says.
+    /// Whether the next hop overrides the routing table.
     pub is_pinned: bool,
-    /// Its rate in bits a second, as the output's link counts.
+    /// Reserved rate in bits per second, including link overhead at the output.
     pub rate_bps: u64,
-    /// The depth of its token bucket.
+    /// Token bucket depth.
     pub bucket_bytes: u32,
-    /// Seconds until it ends, unless it is refreshed.
+    /// Seconds until it expires unless refreshed.
     pub expires_in_s: Option<f64>,
-    /// The number of its queue at the output.
+    /// Number of its queue at the output.
     pub queue: u16,
-    /// Bytes that left its queue.
+    /// Bytes sent from its queue.
     pub sent_bytes: u64,
-    /// Packets that wait in its queue.
+    /// Packets waiting in its queue.
     pub waiting_packets: u64,
-    /// Packets that found its queue full.
+    /// Packets dropped because its queue was full.
     pub dropped_packets: u64,
-    /// The plugins that its packets are to meet, in this order.
+    /// Plugins for its packets, in processing order.
     pub plugins: Vec<FlowPluginView>,
 }
 
@@ -82,50 +82,50 @@ pub struct ReservationView {
 pub struct FlowPluginView {
     /// Its class, `NAME` or `NAME@VERSION`.
     pub class: String,
-    /// What it is configured with.
+    /// Its configuration.
     pub configuration: String,
-    /// The name of its instance; nothing as long as it is not bound.
+    /// The name of its instance; absent until bound.
     pub instance: Option<String>,
 }
 
-/// What is booked at a port, in bits a second.
+/// Bandwidth booked at a port, in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BookedView {
     /// The port.
     pub port: u32,
-    /// What may be reserved in each direction.
+    /// Reservable bandwidth in each direction.
     pub reservable_bps: u64,
-    /// What is booked of what it receives.
+    /// Booked receive bandwidth.
     pub input_bps: u64,
-    /// What is booked of what it sends.
+    /// Booked transmit bandwidth.
     pub output_bps: u64,
 }
 
 /// Counters of the RSVP process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RsvpView {
-    /// Messages that came.
+    /// Messages received.
     pub received: u64,
-    /// Of those, messages that had an effect.
+    /// Received messages that had an effect.
     pub effective: u64,
-    /// Of those, messages without effect, by reason.
+    /// Received messages without effect, by reason.
     pub discarded: BTreeMap<String, u64>,
     /// Messages sent.
     pub sent: u64,
     /// States that expired.
     pub expired: u64,
-    /// Requests that admission control refused.
+    /// Requests refused by admission control.
     pub admission_refused: u64,
-    /// Times that the plugins of a flow were refused.
+    /// Times that a flow's plugins were refused.
     pub plugins_refused: u64,
-    /// Packets that came faster than they were read.
+    /// Packets lost because they arrived faster than they were read.
     pub lost: u64,
 }
 
-/// Reservations, and what is booked at each port.
+/// Reservations and booked bandwidth by port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationsView {
-    /// All of them, by number.
+    /// All reservations, by number.
     pub reservations: Vec<ReservationView>,
     /// The ports.
     pub ports: Vec<BookedView>,
@@ -133,11 +133,11 @@ pub struct ReservationsView {
     pub rsvp: RsvpView,
 }
 
-/// A bandwidth that a holder wants for a flow.
+/// A bandwidth request for a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReserveBody {
-    /// The holder's name.
+    /// Name of the holder.
     pub holder: String,
     /// Destination address of the flow.
     pub destination: String,
@@ -152,21 +152,21 @@ pub struct ReserveBody {
     /// Destination port; any where absent.
     #[serde(default)]
     pub destination_port: Option<u16>,
-    /// The port that the flow comes by, where bandwidth is booked as well; any where absent.
+    /// Input port, if bandwidth is to be booked there too; any port if absent.
     #[serde(default)]
     pub input: Option<String>,
-    /// The neighbour that the flow goes through next, pinned; as the routing table says where absent.
+    /// Next-hop neighbour, pinned; chosen by the routing table if absent.
     #[serde(default)]
     pub via: Option<String>,
-    /// The rate, as `5 Mb/s`, counted with what the link adds.
+    /// The rate, such as `5 Mb/s`, including link overhead.
     pub rate: String,
-    /// The depth of the token bucket, in bytes.
+    /// Token bucket depth in bytes.
     #[serde(default)]
     pub bucket_bytes: Option<u32>,
-    /// How long it lives without a refresh, 1 s to an hour, as `60 s`.
+    /// Lifetime without a refresh, 1 s to 1 h, such as `60 s`.
     #[serde(default)]
     pub lifetime: Option<String>,
-    /// Plugins that its packets meet as long as it lives, in this order.
+    /// Plugins that process its packets during its lifetime, in this order.
     #[serde(default)]
     pub plugins: Vec<FlowPluginBody>,
 }
@@ -177,7 +177,7 @@ pub struct ReserveBody {
 pub struct FlowPluginBody {
     /// Its class, `NAME` or `NAME@VERSION`.
     pub class: String,
-    /// What it is configured with.
+    /// Its configuration.
     #[serde(default)]
     pub configuration: String,
 }
@@ -257,7 +257,7 @@ impl CommandChannel {
 /// What the words of a request mean.
 fn request(body: &ReserveBody, input: Option<usize>) -> Result<HoldRequest, String> {
     let address = |key: &str, text: &String| {
-        text.parse::<IpAddr>().map_err(|_| format!("{key}: `{text}` is no address"))
+        text.parse::<IpAddr>().map_err(|_| format!("{key}: `{text}` is not an address"))
     };
     let optional =
         |key, text: &Option<String>| text.as_ref().map(|text| address(key, text)).transpose();

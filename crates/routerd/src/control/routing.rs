@@ -120,8 +120,9 @@ impl CommandChannel {
             Some(place) => in_force.config.routes[place] = route,
             None if before.len() < ENTERED_MAX => in_force.config.routes.push(route),
             None => {
-                let why =
-                    format!("{ENTERED_MAX} routes may be entered by hand; a daemon tells more");
+                let why = format!(
+                    "{ENTERED_MAX} static routes are allowed at most; use a routing daemon for more"
+                );
                 return Err(Refused::conflict(why));
             }
         }

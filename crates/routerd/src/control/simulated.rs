@@ -8,16 +8,16 @@ use utoipa::ToSchema;
 
 use super::answer::Refused;
 
-/// The same test in virtual time, on an equal fabric.
+/// Results of the same test in virtual time, on a fabric of the same parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SimulatedStress {
-    /// The broadcasts at which stages end.
+    /// The broadcasts at which the stages ended.
     pub stages: Vec<u64>,
     /// The first output's backlog at `T1`.
     pub output_backlog_bytes_at_t1: u64,
-    /// The first input's backlog for it at `T1`.
+    /// The first input's backlog for that output at `T1`.
     pub input_backlog_bytes_at_t1: u64,
-    /// The first input's rate at `T1` for the last port, for which nothing waits; Mb/s.
+    /// The first input's rate at `T1` for the last port, whose virtual output queue is idle; Mb/s.
     pub idle_voq_mbps: f64,
     /// The first input's rate for the last stage's output; Mb/s.
     pub last_stage_mbps: f64,

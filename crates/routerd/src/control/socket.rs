@@ -34,10 +34,10 @@ impl Claimed {
         let folder = match path.parent() {
             Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
             Some(folder) => folder,
-            None => bail!("{shown} is no place for a socket"),
+            None => bail!("{shown} is not a place for a socket"),
         };
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{shown} is no place for a socket"))?;
+        let name = name.with_context(|| format!("{shown} is not a place for a socket"))?;
         let _lock = Lock::take(folder, name)?;
         make_room(path)?;
         let yard = folder.join(format!(".nilometer-{}", std::process::id()));
@@ -91,8 +91,12 @@ fn make_room(path: &Path) -> Result<()> {
         Err(why) if why.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path).with_context(|| format!("cannot replace {shown}"))
         }
-        Ok(_) => bail!("somebody listens at {shown}, a router most likely; give another socket"),
-        Err(why) => Err(why).with_context(|| format!("cannot tell who listens at {shown}")),
+        Ok(_) => {
+            bail!("another process listens at {shown}, most likely a router; give another socket")
+        }
+        Err(why) => {
+            Err(why).with_context(|| format!("cannot determine which process listens at {shown}"))
+        }
     }
 }
 
@@ -137,7 +141,7 @@ mod tests {
         let (listener, claimed) = Claimed::listen(&path).expect("the socket is free");
         let mode = fs::symlink_metadata(&path).expect("it is there").mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(refusal(&path).contains("somebody listens"));
+        assert!(refusal(&path).contains("another process listens"));
         // As after SIGKILL: no process listens, and the file stays.
         drop(listener);
         std::mem::forget(claimed);

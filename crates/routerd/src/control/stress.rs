@@ -19,15 +19,15 @@ use crate::stress::{Stress, StressBody, StressView};
 /// Packets of a test at most, in virtual time as on the router.
 const PACKETS_MOST: f64 = 1e8;
 
-/// What the router makes of the test, and the simulator.
+/// Results of the stress test in the router and in the simulator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StressReport {
-    /// Which equations.
+    /// The equations of distributed queueing in use.
     pub queueing: String,
-    /// The router.
+    /// Results of the router.
     #[serde(flatten)]
     pub live: StressView,
-    /// The simulator.
+    /// Results of the simulator.
     pub simulated: SimulatedStress,
 }
 

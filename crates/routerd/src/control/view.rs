@@ -15,20 +15,19 @@ use crate::tally::PortTally;
 pub struct PortView {
     /// Its number.
     pub number: usize,
-    /// Its link-layer address.
+    /// MAC address.
     pub mac: String,
-    /// The largest IP packet of its link, in bytes.
+    /// MTU in bytes.
     pub mtu_bytes: u16,
-    /// Its addresses, each with the length of its network.
+    /// Addresses with prefix lengths.
     pub addresses: Vec<String>,
-    /// The rate that its link is held to, in bits per second.
+    /// Rate limit of its link, in bits per second.
     pub rate_bps: Option<u64>,
-    /// Bytes that its link sends at once beyond that rate when it was served late, where that was said.
+    /// Burst that its link may send above that rate after late service, in bytes, if configured.
     pub burst_bytes: Option<u64>,
-    /// By how much its link is made longer, in microseconds.
+    /// Added link delay in microseconds.
     pub delay_us: f64,
-    /// All that it is set to: its section of the configuration in force, with every parameter of its
-    /// discipline. None for a spare port.
+    /// Its section of the running configuration, with every parameter of its discipline. Absent for a spare port.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub settings: Option<serde_json::Value>,
@@ -42,29 +41,29 @@ pub struct PortView {
 pub struct PortsView {
     /// By number.
     pub ports: Vec<PortView>,
-    /// What looks routes up for all of them.
+    /// The lookup engines of the router.
     #[serde(default)]
     pub engine: EngineBody,
 }
 
-/// The queues of an output's discipline, those that have or had packets.
+/// The queues of an output's discipline that hold or held packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueuesView {
     /// The output's port.
     pub port: usize,
     /// The discipline.
     pub discipline: String,
-    /// Packets that wait in all of them.
+    /// Packets waiting in all queues.
     pub waiting_packets: u64,
-    /// Their bytes.
+    /// Bytes waiting in all queues.
     pub waiting_bytes: u64,
-    /// Packets that left the discipline for the link; those of shortcuts pass it by.
+    /// Packets sent by the discipline; shortcuts bypass it.
     pub sent_packets: u64,
-    /// Their bytes, as the link's rate counts.
+    /// Bytes sent by the discipline, counted as for the link's rate.
     pub sent_bytes: u64,
-    /// Those asked for, by number; none where the discipline has one queue for all.
+    /// The requested queues, by number; empty if the discipline has a single queue.
     pub queues: Vec<QueueView>,
-    /// Where to ask for more.
+    /// First queue number of the next page.
     pub next: Option<u32>,
 }
 
@@ -73,47 +72,47 @@ pub struct QueuesView {
 pub struct QueueView {
     /// Its number.
     pub queue: u32,
-    /// Packets that wait in it.
+    /// Packets waiting in it.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes waiting in it.
     pub bytes: u64,
-    /// Its share of the link against the other queues' weights.
+    /// Weight relative to the other queues.
     pub weight: u32,
-    /// Whether it takes part in the round.
+    /// Whether it takes part in the round robin.
     pub active: bool,
-    /// Bytes that left it for the link.
+    /// Bytes sent from it.
     pub sent_bytes: u64,
-    /// The average that its discipline keeps of what it sends, in bits per second; of TDRR only.
+    /// The average throughput that its discipline keeps, in bits per second; TDRR only.
     pub throughput_bps: Option<f64>,
 }
 
-/// A filter, and what it met.
+/// A filter and its counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FilterView {
-    /// Its number: among equal priorities the lesser goes first.
+    /// Its number; among equal priorities the smaller is matched first.
     pub id: u32,
-    /// Packets that it decided.
+    /// Packets that matched.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// Bytes that matched, from the IP header on.
     pub bytes: u64,
-    /// What it says.
+    /// The filter itself.
     pub filter: FilterSection,
 }
 
 /// Filters, by number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FiltersView {
-    /// How many there are in all.
+    /// Total number of filters.
     pub count: usize,
-    /// Those asked for.
+    /// The requested filters.
     pub filters: Vec<FilterView>,
-    /// How many there are behind them.
+    /// Number of filters after those listed.
     pub more: usize,
-    /// Where to ask for more.
+    /// First filter number of the next page.
     pub next: Option<u32>,
 }
 
-/// The number of what was made.
+/// The number of a new object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Made {
     /// The number.
@@ -127,9 +126,9 @@ pub struct NeighbourView {
     pub port: usize,
     /// The port's interface.
     pub interface: String,
-    /// Its address.
+    /// IP address.
     pub address: String,
-    /// Its link-layer address, where it is known.
+    /// MAC address, if known.
     pub mac: Option<String>,
     /// A state of RFC 4861, 7.3.2, or `failed`, `permanent`.
     pub state: String,
@@ -138,92 +137,92 @@ pub struct NeighbourView {
 /// Neighbours in both families.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NeighboursView {
-    /// How many there are in all.
+    /// Total number of neighbours.
     pub count: usize,
     /// The first 4,096.
     pub neighbours: Vec<NeighbourView>,
 }
 
-/// A way of a route.
+/// A next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WayView {
-    /// The port that it leaves by.
+    /// Output port.
     pub interface: Option<String>,
-    /// The gateway; none where the destination is on the link.
+    /// The gateway; absent if the destination is on-link.
     pub gateway: Option<String>,
-    /// What becomes of packets that do not leave by a port.
+    /// Action for packets that are not forwarded to a port.
     pub fate: Option<String>,
-    /// Its share against the other ways'.
+    /// Weight relative to the other next hops.
     pub weight: u16,
 }
 
-/// A route as a source told it.
+/// A route as announced by one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteView {
-    /// Where to.
+    /// Destination prefix.
     pub prefix: String,
-    /// Who told it: `local`, `connected`, `static`, `fpm` (zebra), `kernel`.
+    /// Source of the route: `local`, `connected`, `static`, `fpm` (zebra), `kernel`.
     pub source: String,
-    /// By which protocol the source has it.
+    /// Protocol from which the source learned it.
     pub protocol: String,
-    /// How far it is trusted, the less the better.
+    /// Administrative distance; lower is preferred.
     pub distance: u8,
-    /// The source's preference.
+    /// Metric of the source.
     pub metric: u32,
-    /// Whether packets go by it.
+    /// Whether it is the best route, which packets take.
     pub best: bool,
-    /// Which way.
+    /// Next hops.
     pub ways: Vec<WayView>,
 }
 
-/// How many routes a source has told.
+/// Number of routes by source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SourceView {
-    /// Who.
+    /// The source.
     pub source: String,
-    /// Of IPv4.
+    /// IPv4 routes.
     pub v4: usize,
-    /// Of IPv6.
+    /// IPv6 routes.
     pub v6: usize,
-    /// Whether it is telling everything again; what it does not repeat goes at the end.
+    /// Whether it is announcing its routes again; routes not repeated are removed at the end.
     pub replaying: bool,
-    /// Whether it is there, where that can be known.
+    /// Whether it is connected, if known.
     pub connected: Option<bool>,
 }
 
-/// Which routes are asked for: of `prefix` alone, or a list by the other keys.
+/// Query for routes: either a single `prefix`, or a list selected by the other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutesAsked {
-    /// A prefix, or an address for the longest that contains it: all that was told about it.
+    /// A prefix, or an address to be matched by its longest prefix: all routes to it.
     pub prefix: Option<String>,
-    /// A list of routes within this prefix, itself included.
+    /// List routes within this prefix, including itself.
     pub within: Option<String>,
-    /// A list of routes of this source: `local`, `connected`, `static`, `fpm`, `kernel`.
+    /// List routes of this source: `local`, `connected`, `static`, `fpm`, `kernel`.
     pub source: Option<String>,
-    /// A list of routes behind this prefix, IPv4 before IPv6.
+    /// List routes after this prefix, IPv4 before IPv6.
     pub after: Option<String>,
-    /// A list of at most so many routes, 1 to 10,000; 1,000 where it is not said.
+    /// Page size, 1 to 10,000; default 1,000.
     pub most: Option<usize>,
 }
 
-/// Routes, and how many there are.
+/// Routes and their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoutesView {
-    /// IPv4 prefixes that have a route.
+    /// Number of IPv4 prefixes with a route.
     pub prefixes_v4: usize,
-    /// IPv6 prefixes that have a route.
+    /// Number of IPv6 prefixes with a route.
     pub prefixes_v6: usize,
-    /// How many each source has told.
+    /// Routes by source.
     pub sources: Vec<SourceView>,
-    /// All that was told about the prefix, or about the longest that contains the address, the best
-    /// first; of a list those that packets go by, by prefix.
+    /// All routes to the prefix, or to the longest prefix that contains the address, best first. In a list, the best
+    /// routes only, by prefix.
     pub routes: Vec<RouteView>,
-    /// Routes of a list that are behind those.
+    /// Number of routes after those listed.
     pub more: usize,
-    /// Where to ask for them: the `after` of the next request.
+    /// Value of `after` for the next page.
     pub next: Option<String>,
-    /// Routes entered by hand, where nothing was asked for, or for the beginning of the list of all.
+    /// Static routes, returned without a query and on the first page of the full list.
     pub entered: Vec<RouteSection>,
 }
 
@@ -231,10 +230,10 @@ pub struct RoutesView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EngineBody {
-    /// Of IPv4: `lines`, `wide_lines` or `tree_bitmap`.
+    /// IPv4: `lines`, `wide_lines` or `tree_bitmap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v4: Option<String>,
-    /// Of IPv6: `lines`, `wide_lines` or `tree_bitmap`.
+    /// IPv6: `lines`, `wide_lines` or `tree_bitmap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v6: Option<String>,
 }
@@ -243,18 +242,18 @@ pub struct EngineBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassifierBody {
-    /// What finds the filter of a packet.
+    /// The classification algorithm.
     pub classifier: ClassifierName,
 }
 
-/// A rate for a link.
+/// A rate limit for a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateBody {
-    /// As `500 Mb/s` or `500mbit`; nothing lets the device alone limit it.
+    /// Such as `500 Mb/s` or `500mbit`; null removes the limit.
     pub rate: Option<String>,
-    /// Bytes that the link may send at once beyond the rate when it was served late, up to 1 GiB,
-    /// as a number or as `64 kB`; where absent, what it was.
+    /// Burst that the link may send above the rate after late service, up to 1 GiB, as a number of bytes or such as
+    /// `64 kB`; unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "de_size_if")]
     pub burst_bytes: Option<u64>,
 }
@@ -263,24 +262,24 @@ pub struct RateBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DelayBody {
-    /// As `20 ms`.
+    /// Such as `20 ms`.
     pub delay: String,
 }
 
-/// What is to be otherwise in the fabric; what is absent stays.
+/// Changes to the fabric; absent fields are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FabricBody {
     /// The equations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queueing: Option<Queueing>,
-    /// How many times as fast as a link the fabric is, 1 to 64.
+    /// Speedup: fabric rate relative to a link's, 1 to 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
-    /// Time between broadcasts, as `500 us`.
+    /// Time between broadcasts, such as `500 us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
-    /// The rate of a link into the fabric, as `10 Gb/s`.
+    /// Rate of a link into the fabric, such as `10 Gb/s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_rate: Option<String>,
     /// `B_min` of equations 5 and 6, bytes.

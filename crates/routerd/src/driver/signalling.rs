@@ -247,7 +247,7 @@ impl Driver {
         let flows: Vec<EnteredFlow> =
             flows.zip(&mut numbers).map(|(flow, rule)| EnteredFlow::new(rule, flow)).collect();
         let Some(queue) = queue.filter(|_| flows.len() == reservation.flows.len()) else {
-            let why = "there are as many queues or filters as there may be";
+            let why = "the limit of queues or filters is reached";
             self.exchange_reservation(old, None);
             self.order_plugins(signalling, before.as_ref(), None);
             return self.say(Level::Warning, format!("a reservation is not in force: {why}"));

@@ -335,7 +335,7 @@ impl<R: Read> Reader<R> {
         let at = self.at;
         (&mut self.from).take(count as u64).read_to_end(&mut bytes)?;
         self.at += bytes.len() as u64;
-        ensure!(bytes.len() == count, "the recording is cut behind byte {at}");
+        ensure!(bytes.len() == count, "the recording is cut after byte {at}");
         Ok(bytes)
     }
 

@@ -106,7 +106,7 @@ fn connect(place: &str) -> Result<Box<dyn Stream>> {
 fn serve(place: &str, commands: &CommandChannel, stop: &AtomicBool) -> Result<()> {
     let mut session = Session { stream: connect(place)?, stop, number: 0 };
     session.open()?;
-    commands.messages.say(Level::Info, format!("SNMP: objects are told by AgentX at {place}"));
+    commands.messages.say(Level::Info, format!("SNMP: AgentX connected at {place}"));
     let (mut tree, mut read) = (Tree::new(), None::<Instant>);
     while let Some((header, payload)) = session.hear(None)? {
         if header.kind == kind::CLOSE {

@@ -54,30 +54,30 @@ const GAPS: usize = 256;
 /// The greatest deviation of the logarithm of a mean or median, so that its interval is finite.
 const DEVIATION_MAX: f64 = 30.0;
 
-/// Whether the records tell a law.
+/// Whether the records identify a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Identification {
-    /// They do, as closely as the intervals say.
+    /// Yes, within the confidence intervals.
     #[serde(rename = "identified")]
     Identified,
-    /// They do not: what stands in its place is a guess.
+    /// No: the value given is a guess.
     #[serde(rename = "not-identified")]
     NotIdentified,
 }
 
-/// How sure the inter-connection time is, where packets were sampled.
+/// Uncertainty of inter-connection times estimated from sampled packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SampledGaps {
-    /// Whether sampled records tell it.
+    /// Whether the sampled records identify them.
     pub identification: Identification,
-    /// Lags between sampled connections, within the bound, that it is told by.
+    /// Number of lags between sampled connections, within the bound, used for the estimate.
     pub lags: u64,
-    /// Between what the median gap lies, 19 times in 20, seconds.
+    /// 95 % confidence interval of the median gap, seconds.
     pub median_interval_s: ConfidenceInterval,
-    /// Between what the mean gap lies, likewise.
+    /// 95 % confidence interval of the mean gap, seconds.
     pub mean_interval_s: ConfidenceInterval,
 }
 

@@ -17,24 +17,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of UDP sources that are told apart.
+/// Classes of UDP sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UdpClass {
     /// The paper's constant packet rate.
     ConstantRate,
-    /// The paper's fixed-interval ping-pong, as NTP has it.
+    /// The paper's fixed-interval ping-pong, such as NTP.
     Periodic,
     /// The paper's exponentially distributed ping-pong.
     Exchange,
     /// Voice or video with a packet every few milliseconds.
     RtpLike,
-    /// QUIC or what goes by its ports.
+    /// QUIC, or traffic on its ports.
     QuicLike,
-    /// Names asked for and answered.
+    /// DNS-like queries and answers.
     DnsLike,
-    /// Small packets both ways, tens a second.
+    /// Small packets in both directions, tens per second.
     GameLike,
 }
 

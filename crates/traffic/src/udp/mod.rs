@@ -34,33 +34,33 @@ const PERIODIC_VARIATION_MAX: f64 = 0.3;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UdpModel {
-    /// Which.
+    /// The class.
     pub class: UdpClass,
-    /// Conversations.
+    /// Number of conversations.
     pub conversations: u64,
-    /// Share of them in which the other side sent anything, 0 to 1.
+    /// Share of conversations with at least one packet in the other direction, 0 to 1.
     pub answered_share: f64,
-    /// One-way flows, and their IP bytes.
+    /// Number of one-way flows and their IP bytes.
     pub carried: Share,
     /// Packets of these flows.
     pub packets: u64,
-    /// IP bytes that the side which began sent in a conversation.
+    /// IP bytes sent by the initiator of a conversation.
     pub request_bytes: Empirical,
-    /// IP bytes that the other side sent, where it did; absent where none ever did.
+    /// IP bytes sent by the responder, in answered conversations; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_bytes: Option<Empirical>,
-    /// Mean IP bytes of a packet of either side.
+    /// Mean IP bytes per packet, in either direction.
     pub packet_bytes: Empirical,
-    /// Seconds that a conversation lasts.
+    /// Duration of a conversation in seconds.
     pub duration_s: Empirical,
-    /// Seconds between the packets of a side that sent more than one; absent where none did.
+    /// Seconds between packets in one direction with more than one packet; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_interval_s: Option<Empirical>,
-    /// Seconds between the starts of conversations that one address pair has one after another, up to the
-    /// bound; absent where no pair has two.
+    /// Seconds between the starts of consecutive conversations of one address pair, up to the bound; absent if no
+    /// pair has two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inter_request_s: Option<Empirical>,
-    /// Mean number of conversations under way, by interval of the model.
+    /// Mean number of active conversations, by interval of the model.
     pub sessions: Vec<f64>,
 }
 

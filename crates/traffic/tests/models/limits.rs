@@ -94,7 +94,7 @@ const HOST_TIMES: Limit = Limit {
 const DOUBTFUL: Limit = Limit {
     of: |doubtful| Limits { doubtful, ..Limits::default() },
     error: EstimateError::TooManyDoubtful,
-    line: "more than # records without TCP flags have stamps that cannot be; give a part of the input",
+    line: "more than # records without TCP flags have impossible timestamps; give a part of the input",
 };
 const PAIR_EVENTS: Limit = Limit {
     of: |pair_events| Limits { pair_events, ..Limits::default() },

@@ -45,7 +45,7 @@ pub enum EntropyError {
     #[error("the packet ends before its coefficients do")]
     Ended,
     /// Bytes are left over behind the last coefficient.
-    #[error("{0} bytes are left over behind the last coefficient")]
+    #[error("{0} bytes follow after the last coefficient")]
     LeftOver(usize),
 }
 

@@ -185,7 +185,7 @@ impl Listing {
         let Some(entry) = look(&directory, MARKER_FILE).with_context(shown)? else {
             return Ok(None);
         };
-        let no_list = || format!("{} is no list of results", path.join(MARKER_FILE).display());
+        let no_list = || format!("{} is not a list of results", path.join(MARKER_FILE).display());
         ensure!(entry.is_plain(), no_list());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&directory, MARKER_FILE, flags, Mode::empty());

@@ -87,7 +87,7 @@ impl Place {
         }
         let shown = done.display();
         let Some(name) = done.file_name() else {
-            bail!("{shown} is no name for a directory of results")
+            bail!("{shown} is not a name for a directory of results")
         };
         let mut partial = name.to_owned();
         partial.push(".partial");
@@ -389,14 +389,14 @@ fn is_empty(directory: &OwnedFd, path: &Path) -> Result<bool> {
 fn whole_of_ours(directory: &OwnedFd, path: &Path, before: &Judged) -> Result<(Listing, Judged)> {
     let shown = path.display();
     let listing = Listing::read(directory, path)
-        .with_context(|| format!("{shown} is left alone, since nobody can tell what is in it"))?;
+        .with_context(|| format!("{shown} is left alone, since its contents cannot be read"))?;
     if let Some(listing) = listing {
         let judged = judge(directory, path, &listing, before)?;
         if judged.foreign.is_empty() {
             return Ok((listing, judged));
         }
         bail!(
-            "{shown} holds what no run left there: {}; it is left alone, choose another --out",
+            "{shown} holds files that no run wrote: {}; it is left alone, choose another --out",
             named(&judged.foreign)
         );
     }
@@ -407,8 +407,8 @@ fn whole_of_ours(directory: &OwnedFd, path: &Path, before: &Judged) -> Result<(L
     }
     if seems_old {
         bail!(
-            "{shown} has no list of its files ({MARKER_FILE}), as results of earlier versions have none; \
-             it is left alone, remove it yourself or choose another --out"
+            "{shown} has no list of its files ({MARKER_FILE}), like results of earlier versions; it is \
+             left alone, remove it yourself or choose another --out"
         );
     }
     bail!(

@@ -115,7 +115,7 @@ fn only_what_the_list_names_is_ours() {
     let scratch = scratch("foreign");
     let out = scratch.join("results");
     let cases: [(&str, &dyn Fn()); 8] = [
-        ("what no run left there: notes.txt;", &|| fs::write(out.join("notes.txt"), "").unwrap()),
+        ("files that no run wrote: notes.txt;", &|| fs::write(out.join("notes.txt"), "").unwrap()),
         ("src (a directory)", &|| fs::create_dir(out.join("src")).unwrap()),
         ("result.json (changed since", &|| fs::write(out.join("result.json"), "edited").unwrap()),
         ("result.json (changed since", &|| fs::write(out.join("result.json"), "edit").unwrap()),

@@ -165,12 +165,12 @@ impl Reading<'_> {
         }
         if behind > 0 {
             self.summary.warnings.push(format!(
-                "{name}: behind the last record of {behind} blocks there is more, which was left out"
+                "{name}: {behind} blocks have data after their last record, which was ignored"
             ));
         }
         if missing > 0 {
             self.summary.warnings.push(format!(
-                "{name}: its header tells of {missing} more blocks, with records, than there are"
+                "{name}: its header announces {missing} more blocks, with records, than the file contains"
             ));
         }
     }

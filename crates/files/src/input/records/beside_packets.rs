@@ -54,8 +54,8 @@ impl Reading<'_> {
         self.summary.exports_beside += count;
         let formats: Vec<&str> = found.keys().map(|format| format.name()).collect();
         self.summary.warnings.push(format!(
-            "{name}: {count} of its packets are flow exports ({}), and were taken as packets like any other. \
-             For the flows they tell of: `nilometer flows {name} --from exports -o records.parquet`, and \
+            "{name}: {count} of its packets are flow exports ({}), and were read as ordinary packets. For the \
+             flows in them: `nilometer flows {name} --from exports -o records.parquet`, and \
              `nilometer lab run records.parquet`",
             formats.join(", ")
         ));

@@ -324,7 +324,7 @@ impl Reading<'_> {
             let met = met.iter().filter(|(count, _)| *count > 0);
             let told: Vec<String> = met.map(|(count, what)| format!("{count} {what}")).collect();
             self.summary.warnings.push(format!(
-                "{} tell of no flow and were passed over: {}",
+                "{} describe no flow and were skipped: {}",
                 of_all(all, counts.records, "exported records"),
                 told.join(", ")
             ));

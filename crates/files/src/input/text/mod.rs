@@ -81,7 +81,7 @@ pub fn recognise(first: &[u8]) -> Result<Option<Layout>> {
         match Fields::of(names.iter().map(|name| name.trim())) {
             Some(fields) => {
                 if let Some(missing) = fields.missing() {
-                    bail!("its header has addresses, but no {missing}: it is no table of flows");
+                    bail!("its header has addresses, but no {missing}: it is not a table of flows");
                 }
                 return Ok(Some(Layout::Columns { separator, fields }));
             }

@@ -85,8 +85,8 @@ pub(super) fn check(config: &LabConfig) -> Result<()> {
     }
     ensure!(
         config.dut != DutKind::External,
-        "--hosts simulated (hosts): simulated hosts answer no ARP, by which the device external asks for them; choose \
-         --hosts kernel"
+        "--hosts simulated (hosts): simulated hosts do not answer ARP requests of the device external; choose --hosts \
+         kernel"
     );
     known_stack(&config.traffic.congestion).map(drop)
 }

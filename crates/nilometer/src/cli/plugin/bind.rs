@@ -13,33 +13,33 @@ use crate::cli::route::ctl::router_at;
 use crate::cli::route::filter;
 use nilometer_routerd::control::client::Address;
 
-/// Lets a flow of a running router be processed by a plugin: enters an instance of the class, unless there is one of
-/// the name, and a filter with the action `active`.
+/// Process a flow of a running router by a plugin: adds an instance of the class, unless one of that name exists, and
+/// a filter with the action `active`.
 ///
-/// `route ctl plugin` does the same in steps, and the rest: list, replace, message, del.
+/// `route ctl plugin` does the same in separate steps, and also list, replace, message and del.
 #[derive(Debug, Args)]
 pub struct BindArgs {
-    /// The class: the name of a built-in or installed one, NAME or NAME@VERSION.
+    /// The class, built in or installed: NAME or NAME@VERSION.
     class: String,
-    /// Keys of a `[[filter]]`: destination=198.18.1.0/24 protocol=udp outputs=p1; every packet without.
+    /// Keys of a `[[filter]]`: destination=198.18.1.0/24 protocol=udp outputs=p1; all packets by default.
     #[arg(value_name = "KEY=VALUE")]
     keys: Vec<String>,
-    /// The instance's name; that of the class where absent.
+    /// Name of the instance; the class name by default.
     #[arg(long)]
     name: Option<String>,
-    /// What the class is configured with, in its own words.
+    /// Configuration, in the format that the class defines.
     #[arg(long, value_name = "TEXT", default_value = "")]
     configuration: String,
-    /// What becomes of packets once it was cut off: drop or bypass.
+    /// Action for packets if the instance is disabled: drop or bypass.
     #[arg(long, value_name = "POLICY", default_value = "drop")]
     on_fault: String,
-    /// The router's control socket; the one in the usual place where absent.
+    /// The router's control socket; the one at the default path by default.
     #[arg(long, value_name = "PATH", conflicts_with = "url")]
     socket: Option<PathBuf>,
     /// The router's control address, `http://HOST:PORT`.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A file whose first line is the token that the address wants.
+    /// A file whose first line is the access token.
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
     /// Print one JSON object.
@@ -49,7 +49,7 @@ pub struct BindArgs {
 
 fn ask(address: &Address, method: &Method, path: &str, body: Option<Value>) -> Result<Value> {
     let answer = address.ask(method, path, body.map(|body| body.to_string()))?.success()?;
-    serde_json::from_slice(&answer).context("the answer is no JSON")
+    serde_json::from_slice(&answer).context("the answer is not valid JSON")
 }
 
 /// Runs `nilometer plugin bind`.
@@ -63,7 +63,7 @@ pub fn run(args: &BindArgs) -> Result<Exit> {
     let name = args.name.clone().unwrap_or_else(|| plain.to_owned());
     let mut body = filter(&args.keys)?;
     for (key, value) in [("action", json!("active")), ("plugins", json!([name]))] {
-        ensure!(body.get(key).is_none(), "`{key}` is what this command says itself");
+        ensure!(body.get(key).is_none(), "`{key}` is set by this command");
         body[key] = value;
     }
     let address =

@@ -15,16 +15,16 @@ use super::super::Exit;
 use super::super::table::fact;
 use super::read;
 
-/// A plugin's crate, or WebAssembly as text, into a module.
+/// Compile a plugin crate, or WebAssembly text, into a module.
 ///
-/// The compiler is yours where it has the target wasm32-unknown-unknown, else Debian's rustc-web. The module is loaded as a
-/// router would load it, so that what is wrong with it is said here.
+/// Uses your compiler if it has the target wasm32-unknown-unknown, otherwise Debian's rustc-web. The module is then
+/// loaded as a router would load it, so that errors are found now.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The crate's directory, or a file that ends with .wat or .wasm.
+    /// The crate's directory, or a .wat or .wasm file.
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     input: PathBuf,
-    /// The module [default: NAME.wasm in the crate's directory, or beside the file].
+    /// Output file [default: NAME.wasm in the crate's directory, or beside the input file].
     #[arg(short, long, value_name = "FILE.wasm")]
     output: Option<PathBuf>,
     /// Print one JSON object.

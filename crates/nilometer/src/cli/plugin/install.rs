@@ -14,23 +14,23 @@ use super::super::Exit;
 use super::super::table::fact;
 use super::{StoreArgs, read};
 
-/// An artefact, from a file or a code server, to where the router takes plugins from.
+/// Install an artefact, from a file or a code server, for the router.
 ///
-/// It is refused unless a trusted key has signed it, its digest holds, and its module loads; and where it is older than what
-/// was installed before.
+/// It is refused unless it is signed by a trusted key, its digest matches and its module loads, or if a newer one was
+/// installed before.
 #[derive(Debug, Args)]
 pub struct InstallArgs {
-    /// A file that ends with .nmp, or with --from the plugin's name, NAME or NAME@VERSION.
+    /// A .nmp file; with --from the plugin's name, NAME or NAME@VERSION.
     #[arg(value_name = "FILE.nmp|NAME[@VERSION]")]
     source: String,
     /// The code server, http://HOST:PORT.
     #[arg(long, value_name = "URL")]
     from: Option<String>,
-    /// How long each of the server's files may take, seconds.
+    /// Timeout for each file from the server, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3_600))]
     within: u64,
-    /// Take what is older than before, too.
+    /// Also accept an older version than installed before.
     #[arg(long)]
     allow_downgrade: bool,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<Exit> {
             let (name, version) = match args.source.split_once('@') {
                 Some((name, version)) => {
                     let read: Result<Version, _> = version.parse();
-                    (name, Some(read.with_context(|| format!("`{version}` is no version"))?))
+                    (name, Some(read.with_context(|| format!("`{version}` is not a version"))?))
                 }
                 None => (args.source.as_str(), None),
             };

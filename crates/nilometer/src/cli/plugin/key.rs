@@ -15,7 +15,7 @@ use super::super::Exit;
 use super::super::table::fact;
 use super::StoreArgs;
 
-/// Keys that sign, keys that are trusted, and what is revoked.
+/// Manage signing keys, trusted keys and revocations.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct KeyArgs {
@@ -25,16 +25,16 @@ pub struct KeyArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
-    /// A new key: FILE, which only you may read, and FILE.pub for everybody.
+    /// Generate a key pair: FILE (secret, readable by its owner only) and FILE.pub.
     New {
-        /// The secret key's file.
+        /// File of the secret key.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Trust what a key signs.
+    /// Trust a public key.
     Trust {
         /// The public key.
         #[arg(value_name = "FILE.pub")]
@@ -45,12 +45,12 @@ enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Trust a key, or a module, no more: what is installed does not load again.
+    /// Revoke a key or a module: installed plugins with it no longer load.
     Revoke {
         /// `key` or `module`.
         #[arg(value_parser = ["key", "module"])]
         kind: String,
-        /// The key's id, or the module's SHA-256, as `plugin list --json` has them.
+        /// The key's id, or the module's SHA-256, as shown by `plugin list --json`.
         #[arg(value_name = "ID|SHA-256")]
         what: String,
         #[command(flatten)]
@@ -59,7 +59,7 @@ enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// The keys that are trusted.
+    /// List the trusted keys.
     List {
         #[command(flatten)]
         store: StoreArgs,
@@ -126,7 +126,7 @@ fn shown(keys: Vec<Key>, name: &str, json: bool) -> Result<Exit> {
 fn make(output: &Path, json: bool) -> Result<Exit> {
     let mut bytes = [0; 32];
     let count = getrandom(&mut bytes, GetRandomFlags::empty()).context("no random numbers")?;
-    anyhow::ensure!(count == bytes.len(), "the system gives too few random numbers");
+    anyhow::ensure!(count == bytes.len(), "the system does not provide random numbers");
     let key = SecretKey::new(bytes);
     let mut public = output.as_os_str().to_owned();
     public.push(".pub");

@@ -9,7 +9,7 @@ use super::super::Exit;
 use super::super::table::{Side, row, table};
 use super::StoreArgs;
 
-/// The plugins that are there: those of every router, and those that were installed.
+/// List built-in and installed plugins.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]

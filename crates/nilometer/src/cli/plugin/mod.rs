@@ -30,31 +30,31 @@ pub struct PluginArgs {
 
 #[derive(Debug, Subcommand)]
 enum PluginCommand {
-    /// A new plugin: a crate that builds without a network.
+    /// Create a new plugin crate, which builds offline.
     New(new::NewArgs),
-    /// A plugin's crate, or WebAssembly as text, into a module.
+    /// Compile a plugin crate, or WebAssembly text, into a module.
     Build(build::BuildArgs),
-    /// A module into a signed artefact.
+    /// Sign a module, which makes an artefact.
     Sign(sign::SignArgs),
-    /// An artefact into a code server's directory.
+    /// Add an artefact to a code server's directory.
     Publish(publish::PublishArgs),
-    /// A directory of artefacts by HTTP.
+    /// Serve a directory of artefacts over HTTP.
     Serve(serve::ServeArgs),
-    /// An artefact, from a file or a code server, to where the router takes plugins from.
+    /// Install an artefact, from a file or a code server, for the router.
     Install(install::InstallArgs),
-    /// A plugin to a flow of a running router.
+    /// Process a flow of a running router by a plugin.
     Bind(bind::BindArgs),
-    /// The plugins that are there.
+    /// List built-in and installed plugins.
     List(list::ListArgs),
-    /// Keys that sign, keys that are trusted, and what is revoked.
+    /// Manage signing keys, trusted keys and revocations.
     Key(key::KeyArgs),
 }
 
-/// Where the router takes plugins from.
+/// Plugin store.
 #[derive(Debug, Args)]
 struct StoreArgs {
-    /// Directory of installed plugins and trusted keys [default: /var/lib/nilometer/plugins for root,
-    /// ~/.local/share/nilometer/plugins for others, or what NILOMETER_PLUGINS says].
+    /// Directory of installed plugins and trusted keys [default: NILOMETER_PLUGINS, else /var/lib/nilometer/plugins
+    /// for root, ~/.local/share/nilometer/plugins for others].
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
 }

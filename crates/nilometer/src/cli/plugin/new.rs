@@ -10,15 +10,16 @@ use serde::Serialize;
 
 use super::super::Exit;
 
-/// A new plugin: a crate that builds without a network.
+/// Create a new plugin crate, which builds offline.
 ///
-/// It counts packets and drops those of one DSCP, with a test; `nilometer plugin build` compiles it.
+/// The template counts packets and drops those with a given DSCP, and has a test; `nilometer plugin build` compiles
+/// it.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// Its name: lower-case letters, digits and hyphens.
+    /// Plugin name: lower-case letters, digits and hyphens.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The directory to make [default: NAME].
+    /// Output directory [default: NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object.

@@ -13,15 +13,15 @@ use serde::Serialize;
 use super::super::Exit;
 use super::read;
 
-/// An artefact into a code server's directory, and into its index.
+/// Add an artefact to a code server's directory and index.
 ///
-/// The directory can be served by `nilometer plugin serve` or by any server of files.
+/// The directory can be served by `nilometer plugin serve` or by any file server.
 #[derive(Debug, Args)]
 pub struct PublishArgs {
     /// The artefact.
     #[arg(value_name = "FILE.nmp")]
     artefact: PathBuf,
-    /// The directory; it is made where it is missing.
+    /// The directory; created if missing.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Print one JSON object.

@@ -15,18 +15,18 @@ use serde::Serialize;
 
 use super::super::Exit;
 
-/// A directory of artefacts by HTTP, until interrupted.
+/// Serve a directory of artefacts over HTTP, until interrupted.
 ///
-/// It is read-only and has no TLS: what makes an artefact trusted is its signature. Requests are said on stderr.
+/// Access is read-only, without TLS; artefacts are authenticated by their signatures. Requests are logged to stderr.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The directory, which `nilometer plugin publish` fills.
+    /// The directory, filled by `nilometer plugin publish`.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where to listen.
+    /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8470")]
     listen: SocketAddr,
-    /// Print one JSON object at the beginning and one at the end.
+    /// Print one JSON object at the start and one at the end.
     #[arg(long)]
     json: bool,
 }

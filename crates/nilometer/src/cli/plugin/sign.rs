@@ -16,10 +16,10 @@ use super::super::Exit;
 use super::super::table::fact;
 use super::read;
 
-/// A module into a signed artefact, `NAME-VERSION.nmp`.
+/// Sign a module, which makes an artefact `NAME-VERSION.nmp`.
 ///
-/// The manifest has the module's name, version, digest and limits. Its sequence grows with every signing: a router refuses an
-/// artefact that was signed before the one it has.
+/// The manifest contains the module's name, version, digest and limits. Its sequence number increases with every
+/// signature: a router refuses an artefact with a lower number than the installed one.
 #[derive(Debug, Args)]
 pub struct SignArgs {
     /// The module.
@@ -28,22 +28,22 @@ pub struct SignArgs {
     /// The secret key, from `nilometer plugin key new`.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// Where the artefact goes.
+    /// Output directory.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// The sequence [default: seconds since 1970].
+    /// Sequence number [default: seconds since 1970].
     #[arg(long, value_name = "N")]
     sequence: Option<u64>,
-    /// Days after which it is not to be installed any more.
+    /// Days until the artefact expires; it cannot be installed afterwards.
     #[arg(long, value_name = "DAYS")]
     expires_days: Option<u32>,
-    /// Memory that an instance may have, MiB.
+    /// Memory limit of an instance, MiB.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..=256))]
     memory_mib: Option<u16>,
-    /// Instructions that a call may take, and more for each packet of it.
+    /// Instruction limit of a call, to which packets add.
     #[arg(long, value_name = "N")]
     call_instructions: Option<u64>,
-    /// Instructions that each packet adds.
+    /// Instructions added to the limit for each packet.
     #[arg(long, value_name = "N")]
     packet_instructions: Option<u64>,
     /// Print one JSON object.
@@ -78,7 +78,10 @@ pub(super) fn run(args: &SignArgs) -> Result<Exit> {
     let class = class.with_context(|| args.module.display().to_string())?;
     let facts = class.facts();
     let version = facts.version.parse().with_context(|| {
-        format!("the version `{}` is not one of semantic versioning, as 1.2.3 is", facts.version)
+        format!(
+            "the version `{}` does not follow semantic versioning, such as 1.2.3",
+            facts.version
+        )
     })?;
     let key = SecretKey::read(&read_text(&args.key, TOKEN_BYTES_MAX)?);
     let key = key.with_context(|| args.key.display().to_string())?;

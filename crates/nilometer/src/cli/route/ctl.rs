@@ -20,10 +20,10 @@ use nilometer_files::table::capture;
 use nilometer_routerd::control::client::{Address, encoded};
 use nilometer_routerd::control::socket::usual_folder;
 
-/// Looks at a running router and changes it, without losing a packet.
+/// Inspect and change a running router, without packet loss.
 ///
-/// Speaks to the router by its control socket, or by HTTP. Without --socket and --url it takes the one
-/// router whose socket is in the usual place.
+/// Connects to the router's control socket, or by HTTP. Without --socket or --url, the only router with a socket at
+/// the default path is used.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct CtlArgs {
@@ -33,10 +33,10 @@ pub struct CtlArgs {
     /// The router's control address, `http://HOST:PORT`.
     #[arg(long, value_name = "URL", global = true)]
     url: Option<String>,
-    /// A file whose first line is the token that the address asks for.
+    /// A file whose first line is the access token.
     #[arg(long, value_name = "FILE", global = true, requires = "url")]
     token_file: Option<PathBuf>,
-    /// Print the API's object.
+    /// Print the API's JSON object.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -45,24 +45,24 @@ pub struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum CtlCommand {
-    /// All counters in short.
+    /// Show a summary of all counters.
     Status,
-    /// The ports, their counters, and all they are set to.
+    /// Show ports with their counters and settings.
     ///
-    /// RATE is what a link is held to; a dash leaves it to the device. SHORTCUT packets are those of OUT
-    /// that the kernel forwarded. DROPPED packets are those that came to this port or were to leave by it
-    /// and went no further, for whatever reason.
+    /// RATE is the configured rate limit of a link; a dash means that only the device limits it. SHORTCUT packets are
+    /// those of OUT that the kernel forwarded. DROPPED packets were received on this port or were to leave through
+    /// it, and were dropped for any reason.
     Ports {
-        /// Show for what reasons packets were dropped, in place of settings.
+        /// Show drops by reason instead of settings.
         #[arg(long)]
         reasons: bool,
     },
-    /// The queues of a port's discipline; one line where it has one for all.
+    /// Show the queues of a port's discipline; a single line if it has only one.
     Queues {
-        /// Its interface's name, or its number; digits are always a number.
+        /// Interface name or port number; digits are always a number.
         port: String,
     },
-    /// Backlogs and rates at the last broadcast.
+    /// Show backlogs and rates at the last broadcast.
     Fabric,
     /// Filters: list, add, del.
     Filters {
@@ -74,25 +74,25 @@ enum CtlCommand {
         #[command(subcommand)]
         command: PluginCommand,
     },
-    /// Reservations, and what is booked at each port.
+    /// Show reservations and booked bandwidth by port.
     Reservations,
-    /// Reserve bandwidth for a flow; it ends after its lifetime unless `refresh` is called.
+    /// Reserve bandwidth for a flow; the reservation expires after its lifetime unless refreshed.
     Reserve {
         /// Keys: holder=me destination=198.18.1.9 protocol=udp destination_port=5004 rate=5mbit
         /// source=ADDRESS source_port=N input=PORT via=NEIGHBOUR bucket_bytes=N lifetime=60s.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
-        /// A plugin that the flow's packets meet, once for each in their order, as `policer` or
-        /// `mark@0.1.0 dscp=10`: its class, and its configuration behind a space.
+        /// A plugin that processes the flow's packets, such as `policer` or `mark@0.1.0 dscp=10`: its class, a space,
+        /// and its configuration. Repeat for several, in processing order.
         #[arg(long = "plugin", value_name = "CLASS CONFIGURATION")]
         plugins: Vec<String>,
     },
-    /// Let a reservation live on.
+    /// Refresh a reservation.
     Refresh {
         /// Its number.
         id: u32,
     },
-    /// Give a reservation back.
+    /// Release a reservation.
     Release {
         /// Its number.
         id: u32,
@@ -102,38 +102,37 @@ enum CtlCommand {
         #[command(subcommand)]
         command: RouteCommand,
     },
-    /// Neighbours in both families.
+    /// Show IPv4 and IPv6 neighbours.
     Neighbours,
-    /// Hold a port's link to a rate.
+    /// Set the rate limit of a port's link.
     SetRate {
-        /// Its interface's name, or its number; digits are always a number.
+        /// Interface name or port number; digits are always a number.
         port: String,
-        /// As `500 Mb/s` or `500mbit`; `none` lets the device alone limit it.
+        /// Such as `500 Mb/s` or `500mbit`; `none` removes the limit.
         rate: String,
-        /// Bytes that the link may send at once beyond the rate, to make up for late service, as 64000 or
-        /// `64kB`.
+        /// Burst that the link may send above the rate to make up for late service, in bytes or such as `64kB`.
         #[arg(long, value_name = "N")]
         burst_bytes: Option<String>,
     },
-    /// Make a port's link longer.
+    /// Set the added delay of a port's link.
     SetDelay {
-        /// Its interface's name, or its number; digits are always a number.
+        /// Interface name or port number; digits are always a number.
         port: String,
-        /// As `20 ms` or `20ms`.
+        /// Such as `20 ms` or `20ms`.
         delay: String,
     },
-    /// Give a port another discipline.
+    /// Change the queueing discipline of a port.
     ///
-    /// Without buffer_packets or buffer_bytes (500, or `64kB`) it holds what the port's rate carries in 50
-    /// ms, from 32 to 2,048 packets.
+    /// Without buffer_packets or buffer_bytes (500, or `64kB`), the queue holds 50 ms of traffic at the port's rate,
+    /// from 32 to 2,048 packets.
     SetQueue {
-        /// Its interface's name, or its number; digits are always a number.
+        /// Interface name or port number; digits are always a number.
         port: String,
         /// Keys of a `queue` table: discipline=red ecn=true buffer_packets=500.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// Change the fabric.
+    /// Change the parameters of the fabric.
     SetFabric {
         /// Keys of `[fabric]`: queueing=original period="500 us" speedup=4.
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -141,10 +140,10 @@ enum CtlCommand {
     },
     /// Show or change the lookup engines.
     Engine {
-        /// Of IPv4: lines, wide_lines, tree_bitmap, or one to compare with: direct, poptrie, dxr.
+        /// IPv4: lines, wide_lines, tree_bitmap, or one for comparison: direct, poptrie, dxr.
         #[arg(long)]
         v4: Option<String>,
-        /// Of IPv6: lines, wide_lines or tree_bitmap.
+        /// IPv6: lines, wide_lines or tree_bitmap.
         #[arg(long)]
         v6: Option<String>,
     },
@@ -153,46 +152,46 @@ enum CtlCommand {
         /// Its name.
         name: Option<String>,
     },
-    /// The stress test of distributed queueing (Table 4), beside the simulator's figures.
+    /// Run the stress test of distributed queueing (Table 4) and compare it with the simulator.
     Stress {
         #[command(subcommand)]
         command: StressCommand,
     },
-    /// Save the configuration in force as a ROUTER.toml.
+    /// Save the running configuration as a ROUTER.toml.
     Save {
-        /// Where to.
+        /// Output file.
         file: PathBuf,
-        /// Replace a ROUTER.toml that is there.
+        /// Replace an existing ROUTER.toml.
         #[arg(long)]
         force: bool,
     },
-    /// The latest messages; or which are kept, and where they go.
+    /// Show the latest log messages, or change the log level and destination.
     Messages {
-        /// Keep messages from this level on: error, warning, info, debug.
+        /// Minimum severity that is logged: error, warning, info, debug.
         #[arg(long)]
         level: Option<String>,
-        /// Let them go to stderr, nowhere but the ring, or a file of this path.
+        /// Destination: stderr, the ring buffer only, or a file.
         #[arg(long, value_name = "stderr|ring|PATH")]
         to: Option<String>,
     },
-    /// Write packets of filters with copy=true into a capture, until interrupted.
+    /// Capture packets that match filters with copy=true, until interrupted.
     Trace {
-        /// The capture, as pcapng.
+        /// Output file, pcapng.
         #[arg(short, long, value_name = "FILE")]
         write: PathBuf,
-        /// Replace a capture that is there.
+        /// Replace an existing capture.
         #[arg(long)]
         force: bool,
-        /// End after so many seconds.
+        /// Stop after this many seconds.
         #[arg(long, value_name = "S")]
         seconds: Option<f64>,
     },
-    /// Backlogs and rates as they are broadcast, until interrupted.
+    /// Print backlogs and rates at every broadcast, until interrupted.
     ///
-    /// A line is printed when it changes: FROM and TO are the ports of a virtual output queue, and FROM is a
-    /// dash for what waits at an output. What was never printed is empty.
+    /// A line is printed when it changes. FROM and TO are the ports of a virtual output queue; FROM is a dash for the
+    /// queue at an output. Values not printed so far are empty.
     Watch {
-        /// End after so many broadcasts.
+        /// Stop after this many broadcasts.
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
@@ -209,15 +208,15 @@ impl CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum StressCommand {
-    /// Begin one on the fabric as it is.
+    /// Start a test on the current fabric.
     Start {
         /// sources=4 stages=5 packet_bytes=520 t1_periods=400.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// How it goes, and what came of it.
+    /// Show progress and results.
     Show,
-    /// End it.
+    /// Stop the test.
     Stop,
 }
 
@@ -246,7 +245,7 @@ pub fn run(args: CtlArgs) -> Result<Exit> {
     }
     let Question { method, path, body, show } = question(&args.command)?;
     let answer = address.ask(&method, &path, body.map(|body| body.to_string()))?.success()?;
-    let value: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    let value: Value = serde_json::from_slice(&answer).context("the answer is not valid JSON")?;
     match args.json {
         true => println!("{value}"),
         false => print!("{}", show(&value)),
@@ -390,7 +389,7 @@ fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> R
     match followed {
         Err(error) if is_whole && taken_bytes > 0 => {
             to.publish()?;
-            bail!("{error:#}; what came until then is kept in {shown}")
+            bail!("{error:#}; packets captured until then are kept in {shown}")
         }
         followed => followed?,
     }

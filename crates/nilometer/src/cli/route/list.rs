@@ -18,13 +18,13 @@ const SHOWN: usize = 100;
 /// What is printed as JSON where it is not said: as many as the API gives at once.
 const SHOWN_AS_JSON: usize = 1_000;
 
-/// How much of a list is printed.
+/// How many items are printed.
 #[derive(Debug, Args)]
 pub struct Extent {
-    /// At most so many; without it 100, or 1,000 with --json.
+    /// Maximum number of items; 100 by default, 1,000 with --json.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     most: Option<u32>,
-    /// All of them, however many there are.
+    /// Print all items.
     #[arg(long, conflicts_with = "most")]
     all: bool,
 }
@@ -103,7 +103,7 @@ impl List<'_> {
 
     fn page(&self, address: &Address, from: Option<&str>, most: usize) -> Result<Page> {
         let answer = address.ask(&Method::GET, &(self.path)(from, most), None)?.success()?;
-        let about = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+        let about = serde_json::from_slice(&answer).context("the answer is not valid JSON")?;
         Ok(self.cut(about, most))
     }
 
@@ -122,7 +122,7 @@ impl List<'_> {
 
     /// The object up to its list.
     fn object_begins(&self, page: &Page) -> Result<String> {
-        let mut about = page.about.as_object().cloned().context("the answer is no object")?;
+        let mut about = page.about.as_object().cloned().context("the answer is not an object")?;
         for key in [self.key, "next", "more"] {
             about.remove(key);
         }

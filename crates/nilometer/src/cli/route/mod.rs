@@ -30,15 +30,15 @@ pub struct RouteArgs {
 
 #[derive(Debug, Subcommand)]
 enum RouteCommand {
-    /// A router on real interfaces, from its file.
+    /// Run a router on real interfaces from a ROUTER.toml.
     Run(run::RunArgs),
-    /// A recorded router again, in virtual time, compared decision by decision.
+    /// Replay a recorded run in virtual time and compare every decision.
     Replay(replay::ReplayArgs),
-    /// Looks at a running router and changes it.
+    /// Inspect and change a running router.
     Ctl(ctl::CtlArgs),
-    /// A router's description with every key and its default.
+    /// Print a ROUTER.toml with every key and its default.
     Template,
-    /// How fast the router's parts are on this machine.
+    /// Benchmark parts of the router on this machine.
     Bench(bench::BenchArgs),
 }
 

@@ -11,50 +11,50 @@ use nilometer_files::said::plain;
 use nilometer_routerd::control::client::encoded;
 use nilometer_routerd::plugins::FaultPolicy;
 
-/// What is asked of the plugin instances.
+/// Operations on plugin instances.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Those there are, and what they have done.
+    /// List instances with their counters.
     List,
-    /// Enter an instance of a class; it processes packets as soon as `bind` has given it some.
+    /// Add an instance of a class; it processes packets once `bind` has assigned flows to it.
     Add {
         /// Its name.
         name: String,
         /// The name of a built-in or installed class: NAME, or NAME@VERSION.
         class: String,
-        /// What the class is configured with, in its own words.
+        /// Configuration, in the format that the class defines.
         #[arg(long, value_name = "TEXT")]
         configuration: Option<String>,
-        /// What becomes of packets once it was cut off: drop or bypass.
+        /// Action for packets if the instance is disabled: drop or bypass.
         #[arg(long, value_name = "POLICY", default_value = "drop")]
         on_fault: String,
     },
-    /// Put a new instance in the place of one, between two packets of its flows.
+    /// Replace an instance by a new one, between two packets of its flows.
     Replace {
         /// Its name.
         name: String,
-        /// Another class, or the same in its newest version; its own where absent.
+        /// Class of the new instance; the newest version of the same class by default.
         class: Option<String>,
-        /// Another configuration.
+        /// Configuration of the new instance.
         #[arg(long, value_name = "TEXT")]
         configuration: Option<String>,
     },
-    /// Let a flow's packets be processed by instances, in this order: a filter with the action `active`.
+    /// Process a flow's packets by instances, in this order: adds a filter with the action `active`.
     Bind {
-        /// The instances, as `limit` or `nat,limit`.
+        /// The instances, such as `limit` or `nat,limit`.
         plugins: String,
         /// Keys of a `[[filter]]`: destination=198.18.1.0/24 protocol=udp outputs=p1.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// Send an instance a message and print its answer.
+    /// Send a message to an instance and print its answer.
     Message {
         /// Its name.
         name: String,
-        /// The message, in the words of its class.
+        /// The message, in the format that the class defines.
         message: String,
     },
-    /// Take one out that no filter names any more (`filters del`).
+    /// Delete an instance that no filter uses (see `filters del`).
     Del {
         /// Its name.
         name: String,
@@ -120,7 +120,7 @@ fn list(value: &Value) -> String {
     let rows = value["plugins"].as_array().into_iter().flatten().map(|plugin| {
         let cell = |key: &str| shown::cell(&plugin[key]);
         let state = match plugin["fault"].as_str() {
-            Some(fault) => format!("cut off: {fault} ({})", cell("on_fault")),
+            Some(fault) => format!("disabled: {fault} ({})", cell("on_fault")),
             None => "up".to_owned(),
         };
         let class = format!("{} {}", cell("class"), cell("version"));

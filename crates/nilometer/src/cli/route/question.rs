@@ -37,7 +37,7 @@ pub(super) fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
     let mut object = Map::new();
     for pair in keys {
         let Some((key, value)) = pair.split_once('=') else {
-            bail!("`{pair}` is no KEY=VALUE");
+            bail!("`{pair}` is not of the form KEY=VALUE");
         };
         let value = match texts.contains(&key) {
             true => json!(value),

@@ -10,16 +10,16 @@ use nilometer_routerd::recording::replay::{Replayed, replay};
 
 use crate::cli::Exit;
 
-/// Repeats in virtual time what `route run --record` recorded, and compares each decision: by which port frames left
-/// and in what order, congestion marks, drops and their reasons.
+/// Replay in virtual time a recording of `route run --record`, and compare every decision: output ports and order of
+/// frames, congestion marks, drops and their reasons.
 ///
-/// Needs no privileges and no interfaces. Exit status 1 where a decision differs, or where the recording was cut.
+/// Needs no privileges and no interfaces. Exit status 1 if a decision differs or the recording is truncated.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The recording.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Make the router with another seed than the recorded one had.
+    /// Use another seed than the recorded one.
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// Print the comparison as one JSON object.
@@ -58,7 +58,7 @@ fn text(done: &Replayed) -> String {
         );
     }
     if !done.complete {
-        text += "the recording was cut: the router did not end as it should\n";
+        text += "the recording is truncated: the router did not stop cleanly\n";
     }
     text
 }

@@ -33,7 +33,7 @@ fn plugin(text: &str) -> Result<Value> {
     let text = text.trim();
     let (class, configuration) = text.split_once(' ').unwrap_or((text, ""));
     if class.is_empty() {
-        bail!("--plugin: give a class, and its configuration behind a space");
+        bail!("--plugin: give a class, a space and its configuration");
     }
     Ok(json!({ "class": class, "configuration": configuration.trim() }))
 }

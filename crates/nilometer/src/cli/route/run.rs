@@ -21,32 +21,30 @@ use nilometer_routerd::router_file;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::tally::Tally;
 
-/// Runs a router on interfaces of this network namespace until SIGINT or SIGTERM.
+/// Run a router on interfaces of this network namespace until SIGINT or SIGTERM.
 ///
-/// The file names ports, routes, filters and queues; `nilometer route template` prints one with every
-/// key. The interfaces are to be up and without addresses: those are the router's. Needs root. Refuses
-/// interfaces of the host's own namespace unless told, because a port takes all of an interface's
-/// traffic.
+/// The file names ports, routes, filters and queues; `nilometer route template` prints one with every key. The
+/// interfaces must be up and have no addresses: the addresses belong to the router. Needs root. Interfaces of the
+/// host's own namespace are refused by default, because a port takes all of an interface's traffic.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The router's description.
+    /// The router's configuration.
     #[arg(value_name = "ROUTER.toml")]
     file: PathBuf,
-    /// Take interfaces of the namespace that this command was started in.
+    /// Allow interfaces of the namespace in which this command was started.
     #[arg(long)]
     host_interfaces: bool,
-    /// The scheduling class of the thread that forwards: real-time (within a limit, where the system allows it) or
-    /// ordinary.
+    /// Scheduling class of the forwarding thread: real-time (within a limit, if the system allows it) or ordinary.
     #[arg(long, value_name = "CLASS", default_value = "real-time")]
     scheduling: Class,
-    /// Record the router's inputs and decisions for `route replay`: every frame and its time, routes, settings. The
-    /// file appears when the router ends; it grows by the traffic's bytes. No flow is offloaded meanwhile.
+    /// Record all frames with their times, routes and settings, and the router's decisions, for `route replay`. The
+    /// file appears when the router ends, and grows with the traffic. Flows are not offloaded meanwhile.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Replace an existing recording.
     #[arg(long, requires = "record")]
     force: bool,
-    /// Print the last counters as one JSON object.
+    /// Print the final counters as one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -106,7 +104,7 @@ pub fn run(args: RunArgs) -> Result<Exit> {
 /// The last counters, for people.
 fn shown(tally: &Tally) -> String {
     let mut text = format!(
-        "{} packets in, {} out, {} made here, {} for the router, {} discarded, {} dropped by queues\n",
+        "{} packets in, {} out, {} originated, {} for the router, {} discarded, {} dropped by queues\n",
         tally.received,
         tally.transmitted,
         tally.made,

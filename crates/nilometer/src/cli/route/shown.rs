@@ -56,7 +56,7 @@ pub fn plain(value: &Value) -> String {
 pub fn status(value: &Value) -> String {
     let count = |key: &str| cell(&value[key]);
     let mut text = format!(
-        "{} s: {} packets in, {} made here; {} out, {} for the router, {} discarded, {} dropped by queues, \
+        "{} s: {} packets in, {} originated; {} out, {} for the router, {} discarded, {} dropped by queues, \
          {} inside\n",
         count("seconds"),
         count("received"),
@@ -77,7 +77,7 @@ pub fn status(value: &Value) -> String {
         );
     }
     if value["balances"] != true {
-        text += "the account does not balance: please report this\n";
+        text += "the packet counters do not balance: please report this\n";
     }
     text + &ports(value)
 }
@@ -247,8 +247,8 @@ pub fn stress(value: &Value) -> String {
     let (live, simulated) = (value, &value["simulated"]);
     let lines = [
         ("stages end at", "stages"),
-        ("output 1 holds at T1, bytes", "output_backlog_bytes_at_t1"),
-        ("input 1 holds for it, bytes", "input_backlog_bytes_at_t1"),
+        ("backlog of output 1 at T1, bytes", "output_backlog_bytes_at_t1"),
+        ("backlog of input 1 for it, bytes", "input_backlog_bytes_at_t1"),
         ("rate to an idle output at T1, Mb/s", "idle_voq_mbps"),
         ("rate in the last stage, Mb/s", "last_stage_mbps"),
     ];
@@ -256,7 +256,7 @@ pub fn stress(value: &Value) -> String {
         vec![what.to_owned(), cell(&live[key]), cell(&simulated[key])]
     };
     let head = format!(
-        "{}, {} after {} periods, {} packets, {} late broadcasts, {} packets without a buffer, {} left out{}\n",
+        "{}, {} after {} periods, {} packets, {} late broadcasts, {} packets without a buffer, {} skipped{}\n",
         cell(&value["queueing"]),
         if value["is_over"] == true { "over" } else { "goes on" },
         cell(&value["periods"]),
@@ -310,7 +310,7 @@ pub fn fabric(value: &Value) -> String {
     for output in value["outputs"].as_array().into_iter().flatten() {
         if output["backlog_bytes"].as_u64() > Some(0) {
             let bytes = cell(&output["backlog_bytes"]);
-            let _ = writeln!(text, "output {}: {bytes} bytes wait", cell(&output["name"]));
+            let _ = writeln!(text, "output {}: {bytes} bytes waiting", cell(&output["name"]));
         }
     }
     text

@@ -13,57 +13,57 @@ use nilometer_routerd::control::client::{Address, encoded};
 /// Routes that the API lists at once.
 const ROUTES_AT_ONCE: usize = 10_000;
 
-/// What is asked of the filters.
+/// Operations on filters.
 #[derive(Debug, Subcommand)]
 pub enum FilterCommand {
-    /// Those there are, by number, with the packets they met.
+    /// List filters by number, with their packet counts.
     List {
         #[command(flatten)]
         extent: Extent,
     },
-    /// Enter one.
+    /// Add a filter.
     Add {
-        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23; outputs=p1
-        /// for what leaves by a port.
+        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23; outputs=p1 matches on
+        /// output.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// Take one out.
+    /// Delete a filter.
     Del {
         /// Its number.
         id: u32,
     },
 }
 
-/// What is asked of the routes.
+/// Operations on routes.
 #[derive(Debug, Subcommand)]
 pub enum RouteCommand {
-    /// How many there are, and those that packets go by, by prefix.
+    /// List the best routes by prefix, and count all.
     ///
-    /// Whoever told them: `connected` are those of the router's own addresses, `static` those entered by
-    /// hand, `fpm` a routing daemon's by zebra, `kernel` the kernel's by netlink. Of several to one prefix
-    /// it shows the one that packets go by; `lookup` shows all.
+    /// Sources: `connected` are the router's own networks, `static` are routes added by hand, `fpm` come from a
+    /// routing daemon through zebra, `kernel` from the kernel through netlink. Of several routes to a prefix only the
+    /// best is shown; `lookup` shows all.
     List(RouteListArgs),
-    /// Enter one, or replace the one to the same prefix.
+    /// Add a route, or replace the one to the same prefix.
     Add {
-        /// Where to.
+        /// Destination prefix.
         prefix: String,
         /// The gateways.
         #[arg(long, value_name = "ADDRESS")]
         via: Vec<String>,
-        /// The port whose link it is on, by its interface's name or its number.
+        /// The port whose link the prefix is on, by interface name or number.
         #[arg(long, value_name = "PORT")]
         interface: Option<String>,
-        /// In place of forwarding: blackhole, unreachable, prohibited.
+        /// Instead of forwarding: blackhole, unreachable, prohibited.
         #[arg(long)]
         fate: Option<String>,
     },
-    /// Withdraw one that was entered by hand.
+    /// Delete a route that was added by hand.
     Del {
-        /// Where to.
+        /// Destination prefix.
         prefix: String,
     },
-    /// What is known of a prefix, or of the way to an address.
+    /// Show all routes to a prefix, or to the longest match of an address.
     Lookup {
         /// A prefix or an address.
         prefix: String,
@@ -73,10 +73,10 @@ pub enum RouteCommand {
 /// Which routes are listed.
 #[derive(Debug, Args)]
 pub struct RouteListArgs {
-    /// Only those within this prefix, itself included.
+    /// Only routes within this prefix, including itself.
     #[arg(long, value_name = "PREFIX")]
     within: Option<String>,
-    /// Only those of this source: connected, static, fpm, kernel.
+    /// Only routes of this source: connected, static, fpm, kernel.
     #[arg(long)]
     source: Option<String>,
     #[command(flatten)]

@@ -29,7 +29,8 @@ pub fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Exi
         while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=at).collect();
             let Some(event) = line.strip_prefix(b"data: ") else { continue };
-            let event: Value = serde_json::from_slice(event).context("an event is no JSON")?;
+            let event: Value =
+                serde_json::from_slice(event).context("an event is not valid JSON")?;
             match is_json {
                 true => println!("{event}"),
                 false => print!("{}", screen.changes(&event)),

@@ -32,47 +32,47 @@ use super::raw::RawReader;
 const SYNTHETIC_FRAMES: u32 = 96;
 const RESULT_FILE: &str = "result.json";
 
-/// The experiment of the DER's section 5.2: a clip through three of our routers, in virtual time or live.
+/// Run the experiment of the DER's section 5.2: a clip through three of our routers, in virtual time or live.
 ///
-/// The video is multicast to D1, whose link nothing shares, D2, which shares it with one stream of cross traffic while the
-/// burst lasts, and D3, with two. It is played three times: through plain queues (deficit round robin, the oldest
-/// packet is dropped), with the plugin wave-video, and as layered multicast whose receivers leave layers by
-/// loss. PSNR of every frame, sub-bands as in figure 8, and a page with one frame side by side.
+/// The video is multicast to D1, whose link carries nothing else, D2, whose link also carries one stream of cross
+/// traffic during the burst, and D3, with two streams. It is played three times: through plain queues (deficit round
+/// robin, drop from front), with the plugin wave-video, and as layered multicast whose receivers leave layers on loss.
+/// Reports PSNR of every frame, sub-bands as in figure 8, and a page with one frame side by side.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The clip: I420 frames one after the other (.yuv), played in a loop; one that is made, where absent.
+    /// The clip: consecutive I420 frames (.yuv), played in a loop; a synthetic one by default.
     #[arg(value_name = "CLIP.yuv")]
     input: Option<PathBuf>,
     /// Width and height of its frames.
     #[arg(long, value_name = "WxH", default_value_t = FrameSize::QCIF)]
     size: FrameSize,
-    /// Frames in a second.
+    /// Frames per second.
     #[arg(long, value_name = "F", default_value = "12", value_parser = parse_rate)]
     fps: u32,
-    /// What the receivers' links carry: the paper's are 3 Mb/s. Where absent 3/2.6 of what the clip needs, so that the
-    /// shares are those that Foreman had in the paper.
+    /// Rate of the receivers' links; 3 Mb/s in the paper. By default 3/2.6 of the clip's rate, so that the shares are
+    /// those of Foreman in the paper.
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     link: Option<Rate>,
-    /// Over which share of a frame's time its packets are sent; 0 is one behind the other.
+    /// Share of a frame's time over which its packets are sent; 0 sends them back to back.
     #[arg(long, value_name = "SHARE", default_value_t = PACING, value_parser = parse_share)]
     pacing: f64,
-    /// Seconds that are played.
+    /// Duration in seconds.
     #[arg(long, value_name = "S", default_value_t = 36.0)]
     seconds: f64,
-    /// When cross traffic begins.
+    /// Start of cross traffic.
     #[arg(long, value_name = "S", default_value_t = 6.0)]
     burst_from: f64,
-    /// When it ends.
+    /// End of cross traffic.
     #[arg(long, value_name = "S", default_value_t = 24.0)]
     burst_to: f64,
-    /// Clock of the run: `virtual`, or `real`, by which routers run in network namespaces and seconds take as long as
-    /// they do. A run by the real clock in which a thread was late is not valid (exit status 1).
+    /// Clock of the run: `virtual`, or `real` with routers in network namespaces. A run by the real clock in which a
+    /// thread was late is invalid (exit status 1).
     #[arg(long, value_name = "CLOCK", default_value_t = Clock::Virtual)]
     clock: Clock,
-    /// Seed of the made clip's noise, of gaps of cross traffic and of join timers.
+    /// Seed of the synthetic clip's noise, of gaps in cross traffic and of join timers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Directory of results (result.json, report.html); DIR.partial until the run is done.
+    /// Directory for results (result.json, report.html); DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace results of an earlier run.
@@ -169,7 +169,10 @@ fn clip(args: &CompareArgs) -> Result<(String, Clip)> {
     let (mut frames, mut frame) = (Vec::new(), Frame::flat(args.size, 0));
     while reader.next(&mut frame)? {
         let shown = path.display();
-        ensure!(frames.len() < FRAMES_MAX, "{shown}: {FRAMES_MAX} frames are the most; cut it");
+        ensure!(
+            frames.len() < FRAMES_MAX,
+            "{shown}: at most {FRAMES_MAX} frames are possible; shorten it"
+        );
         frames.push(frame.clone());
     }
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -18,19 +18,19 @@ use super::super::table::fact;
 use super::encode::bits_per_second;
 use super::raw::Writer;
 
-/// A file of packets into a raw clip.
+/// Decode a file of packets into a raw clip.
 ///
-/// What is missing is left out of the picture: zero coefficients, or those of the last frame in the three lowest
-/// sub-bands. Packets that are damaged are counted and said; a file that was cut is refused.
+/// Missing coefficients are replaced by zeros, or in the three lowest sub-bands by those of the previous frame.
+/// Damaged packets are counted and reported; a truncated file is refused.
 #[derive(Debug, Args)]
 pub struct DecodeArgs {
     /// The file of packets.
     #[arg(value_name = "IN.wv")]
     input: PathBuf,
-    /// The clip, I420 frames one after the other; a file that is there is not replaced.
+    /// The clip, consecutive I420 frames; an existing file is not replaced.
     #[arg(short, long, value_name = "OUT.yuv")]
     output: PathBuf,
-    /// Use the N lowest sub-bands alone, as behind a router that has dropped the others.
+    /// Use only the N lowest sub-bands, as behind a router that dropped the others.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     keep_bands: Option<u8>,
     /// Print one JSON object.
@@ -111,11 +111,7 @@ impl PacketReader {
         let frames = frames_at_end(end).map_err(|why| self.bad(why))?;
         self.offset += (LENGTH_BYTES + END_BYTES) as u64;
         if self.file.read(&mut [0]).unwrap_or(0) > 0 {
-            bail!(
-                "{}: at byte {}: something is left over behind the end mark",
-                self.shown,
-                self.offset
-            );
+            bail!("{}: at byte {}: there is data after the end mark", self.shown, self.offset);
         }
         Ok(Some(frames))
     }

@@ -18,32 +18,33 @@ use super::super::table::Side::{Left, Right};
 use super::super::table::{fact, row, table};
 use super::raw::{RawReader, Writer};
 
-/// A raw clip into a file of packets, without a loss.
+/// Encode a raw clip into a file of packets, losslessly.
 ///
-/// Luma is split `--levels` times and chroma once less, which makes 9 · levels - 3 sub-bands. Each packet has
-/// coefficients of one sub-band of one frame and is decoded by itself. docs/video.md describes packets and file.
+/// Luma is decomposed `--levels` times and chroma once less, which gives 9 · levels - 3 sub-bands. Each packet
+/// carries coefficients of one sub-band of one frame and can be decoded independently. docs/video.md describes
+/// packets and file format.
 #[derive(Debug, Args)]
 pub struct EncodeArgs {
-    /// The clip: I420 frames one after the other (.yuv), without a header.
+    /// The clip: consecutive I420 frames (.yuv), without a header.
     #[arg(value_name = "IN.yuv")]
     input: PathBuf,
     /// Width and height of its frames.
     #[arg(long, value_name = "WxH")]
     size: FrameSize,
-    /// Frames in a second, which the file keeps and the bit rate is stated for.
+    /// Frames per second, stored in the file and used for the bit rate.
     #[arg(long, value_name = "F", default_value = "12", value_parser = parse_rate)]
     fps: u32,
-    /// How often luma is split; 4 makes 33 sub-bands.
+    /// Number of decompositions of luma; 4 gives 33 sub-bands.
     #[arg(long, value_name = "N", default_value_t = Levels::PAPER.luma(),
           value_parser = clap::value_parser!(u8).range(1..=i64::from(LEVELS_MAX)))]
     levels: u8,
-    /// Bytes of a packet at most, with its label of 20: the payload of a datagram.
+    /// Maximum packet size in bytes, including the 20-byte label: the payload of a datagram.
     #[arg(long, value_name = "N", default_value_t = PACKET_BYTES_DEFAULT)]
     payload_bytes: usize,
-    /// The file of packets.
+    /// Output file.
     #[arg(short, long, value_name = "OUT.wv")]
     output: PathBuf,
-    /// Replace a file of packets that is there.
+    /// Replace an existing file of packets.
     #[arg(long)]
     force: bool,
     /// Print one JSON object.
@@ -75,11 +76,11 @@ struct Encoded {
 /// Thousandths of frames in a second.
 pub(super) fn parse_rate(text: &str) -> Result<u32, String> {
     let rate: f64 =
-        text.parse().map_err(|_| "give frames in a second, as in 12 or 29.97".to_owned())?;
+        text.parse().map_err(|_| "give frames per second, such as 12 or 29.97".to_owned())?;
     let thousandths = (rate * 1e3).round();
     match (1.0..=f64::from(container::RATE_MAX)).contains(&thousandths) {
         true => Ok(thousandths as u32),
-        false => Err("0.001 to 1000 frames in a second are possible".to_owned()),
+        false => Err("0.001 to 1000 frames per second are possible".to_owned()),
     }
 }
 

@@ -22,15 +22,15 @@ pub struct VideoArgs {
 
 #[derive(Debug, Subcommand)]
 enum VideoCommand {
-    /// A raw clip into a file of packets, without a loss.
+    /// Encode a raw clip into a file of packets, losslessly.
     Encode(encode::EncodeArgs),
-    /// A file of packets into a raw clip, from all sub-bands or from the lowest ones.
+    /// Decode a file of packets into a raw clip, from all sub-bands or from the lowest ones.
     Decode(decode::DecodeArgs),
-    /// How far a raw clip is from its original: PSNR, frame by frame and in all.
+    /// Compare a raw clip with its original: PSNR by frame and in total.
     Psnr(psnr::PsnrArgs),
-    /// A raw clip that is made, not filmed: a moving zone plate and noise.
+    /// Generate a synthetic raw clip: a moving zone plate and noise.
     Synthetic(synthetic::SyntheticArgs),
-    /// A clip through three routers: plain queueing, active dropping and layered multicast side by side.
+    /// Send a clip through three routers: plain queueing, active dropping and layered multicast, side by side.
     Compare(compare::CompareArgs),
 }
 

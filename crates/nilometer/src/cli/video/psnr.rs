@@ -14,13 +14,13 @@ use super::raw::RawReader;
 
 /// Peak signal-to-noise ratio of two raw clips, of luma and of all planes.
 ///
-/// It is infinite where nothing differs: `null` in JSON, with the word `infinite` beside it.
+/// It is infinite for identical clips: `null` in JSON, with the word `infinite` beside it.
 #[derive(Debug, Args)]
 pub struct PsnrArgs {
-    /// The original: I420 frames one after the other.
+    /// The original: consecutive I420 frames.
     #[arg(value_name = "A.yuv")]
     original: PathBuf,
-    /// The copy, of as many frames.
+    /// The copy, with the same number of frames.
     #[arg(value_name = "B.yuv")]
     copy: PathBuf,
     /// Width and height of the frames of both.

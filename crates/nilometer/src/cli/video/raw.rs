@@ -56,7 +56,7 @@ impl RawReader {
         if filled < bytes.len() {
             let whole = bytes.len();
             bail!(
-                "{shown}: {filled} bytes are left over after {number} frames of {size}, which have {whole} bytes \
+                "{shown}: {filled} bytes remain after {number} frames of {size}, which have {whole} bytes \
                  each; is --size right?"
             );
         }
@@ -89,7 +89,7 @@ impl Writer {
         if there {
             let shown = path.display();
             bail!(
-                "{shown} exists already, and a raw clip does not say whose it is; remove it first"
+                "{shown} exists already and may be any file, since raw clips have no header; remove it first"
             );
         }
         Writer::new(&guard_output(path, inputs, false, b"")?)

@@ -12,22 +12,22 @@ use super::super::Exit;
 use super::super::table::fact;
 use super::raw::Writer;
 
-/// A raw clip that is made, not filmed: a moving zone plate, which has every frequency, and noise.
+/// Generate a synthetic raw clip: a moving zone plate, which contains every frequency, and noise.
 ///
-/// It is nobody's property; the same seed gives the same clip on every machine.
+/// It is free of copyright; the same seed gives the same clip on every machine.
 #[derive(Debug, Args)]
 pub struct SyntheticArgs {
     /// Width and height of its frames.
     #[arg(long, value_name = "WxH", default_value_t = FrameSize::QCIF)]
     size: FrameSize,
-    /// How many frames.
+    /// Number of frames.
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(FRAMES_MAX)))]
     frames: u32,
     /// Seed of the noise.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The clip, I420 frames one after the other; a file that is there is not replaced.
+    /// The clip, consecutive I420 frames; an existing file is not replaced.
     #[arg(short, long, value_name = "OUT.yuv")]
     output: PathBuf,
     /// Print one JSON object.

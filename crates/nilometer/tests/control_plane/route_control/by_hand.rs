@@ -44,7 +44,7 @@ fn rates_and_sizes_are_written_as_people_do() {
     done(&stand, &["set-queue", "p1", "discipline=tail_drop", "buffer_bytes=1MB"]);
     assert_eq!(port("settings")["queue"]["buffer_bytes"], 1_000_000);
     refused(&stand, &["set-rate", "p1", "20"], "write it as `10 Mb/s` or `10mbit`");
-    refused(&stand, &["set-rate", "p1", "20 MB/s"], "is no rate");
+    refused(&stand, &["set-rate", "p1", "20 MB/s"], "is not a rate");
     refused(&stand, &["set-rate", "p1", "1mbit", "--burst-bytes", "64k"], "write it as `64 kB`");
     refused(&stand, &["set-queue", "p1", "discipline=red", "buffer_bytes=5GB"], "too much");
     stand.end();

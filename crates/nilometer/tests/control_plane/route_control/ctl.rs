@@ -87,8 +87,8 @@ fn what_cannot_be_is_said_in_one_line() {
     }
     let stand = Stand::new("ctl-refused", "").expect("a router");
     refused(&stand, &["set-rate", "9", "1 Mb/s"], "no port 9");
-    refused(&stand, &["set-rate", "1", "fast"], "no rate");
-    refused(&stand, &["set-queue", "1", "red"], "no KEY=VALUE");
+    refused(&stand, &["set-rate", "1", "fast"], "not a rate");
+    refused(&stand, &["set-queue", "1", "red"], "not of the form KEY=VALUE");
     refused(&stand, &["filters", "del", "4"], "no filter 4");
     refused(&stand, &["filters", "add", "action=reserved"], "a filter reserves nothing");
     refused(&stand, &["filters", "add", "action=active"], "needs the names of plugins");

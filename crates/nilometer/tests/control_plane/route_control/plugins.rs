@@ -113,7 +113,7 @@ fn what_is_typed_about_plugins_is_done_and_shown() {
     // Refusals: one line each, and nothing has changed.
     let of = |words: &[&str], part: &str| refused(&stand, words, part);
     of(&["plugin", "add", "limit", "counter"], "there is a plugin instance \"limit\" already");
-    of(&["plugin", "add", "a b", "counter"], "is no name");
+    of(&["plugin", "add", "a b", "counter"], "is not a name");
     of(&["plugin", "add", "x", "teleporter"], "there is no plugin class \"teleporter\"");
     of(&["plugin", "add", "x", "policer"], "the configuration is refused");
     of(&["plugin", "add", "x", "counter", "--on-fault", "panic"], "drop or bypass");

@@ -34,7 +34,7 @@ fn nonsense_is_refused_in_one_line() {
         (put("/v1/fabric", "{\"period\": \"5\"}"), 400, "period"),
         (put("/v1/ports/7/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port 7"),
         (put("/v1/ports/x/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port x"),
-        (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is no rate"),
+        (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is not a rate"),
         (put("/v1/ports/1/queue", "{\"discipline\": \"qsdr\"}"), 400, "did you mean `qsdrr`"),
         (
             put(
@@ -238,7 +238,7 @@ fn the_socket_of_a_killed_router_is_taken_over_and_no_other() {
     let second = other.router.run(|| room.command(&words).output().expect("it runs"));
     let error = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(2), "{error}");
-    assert!(error.contains("somebody listens"), "{error}");
+    assert!(error.contains("another process listens"), "{error}");
     assert!(Address::Socket(room.path("r.sock")).ask(&Method::GET, "/v1/tally", None).is_ok());
     end(live, libc::SIGTERM);
     assert!(!room.path("r.sock").exists(), "told to stop, it takes its socket away");

@@ -270,7 +270,7 @@ fn a_model_that_keeps_its_connections_is_held_against_its_capture() {
 fn what_is_not_measured_is_named_and_what_cannot_be_compared_is_refused() {
     let room = room("compared-refused");
     let shown = room.done(&["compare", CAPTURE, "table.csv", "-o", "page.html"]);
-    let line = "Not measured, because what was read does not tell them: exchanges, first speaker, think time, packets \
+    let line = "Not measured, because the inputs do not contain them: exchanges, first speaker, think time, packets \
                 per second, bytes per second, packet size, scaling.";
     assert!(shown.contains(line), "{shown}");
     assert!(room.read("page.html").contains(line));

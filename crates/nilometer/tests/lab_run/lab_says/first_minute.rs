@@ -97,7 +97,7 @@ fn captures_as_people_have_them_are_planned_or_refused_in_one_line() {
         (
             "game.pcap",
             ethernet(&datagrams(27_015, 60, &[1; 40])),
-            Refused(&["60 other UDP", "plays TCP alone", "`nilometer flows", "-o writes"]),
+            Refused(&["60 other UDP", "plays only TCP", "`nilometer flows", "-o writes"]),
         ),
         ("arp.pcap", ethernet(&others(Other::Arp, 5)), Refused(&["5 not IP", "where TCP passes"])),
     ];
@@ -121,7 +121,7 @@ fn public_captures_are_planned_or_refused_in_one_line() {
         ("PcapPlusPlus/unidirectional_tcp_stream_with_missing_packet.pcap", Plays(1, &[])),
         ("nDPI/pcap/opera-vpn.pcapng", Plays(62, &[])),
         ("ipfixprobe/inputs/wg.pcap", Refused(&["627 other UDP", "what is inside"])),
-        ("nDPI/pcap/quic.pcap", Refused(&["QUIC", "plays TCP alone"])),
+        ("nDPI/pcap/quic.pcap", Refused(&["QUIC", "plays only TCP"])),
         ("FlowTest/pcap/ovpn.pcap", Plays(1, &[])),
     ];
     for (name, expected) in cases {
@@ -269,7 +269,8 @@ fn records_that_were_skipped_are_counted_in_a_warning() {
     room.write("flows.nf5", export(TCP));
     let both = ["events.nf9", "flows.nf5"].map(|name| room.path(name));
     let (_, warnings) = planned(&inputs(&both)).expect("twenty flows are played");
-    let counted = "3 of 23 exported records (13.0 %) tell of no flow and were passed over: 3 have no addresses";
+    let counted =
+        "3 of 23 exported records (13.0 %) describe no flow and were skipped: 3 have no addresses";
     assert!(warnings.iter().any(|line| line == counted), "{warnings:?}");
 }
 

@@ -11,7 +11,7 @@ use crate::control::command_channel::CommandChannel;
 use crate::control::plugins::{AnswerView, MessageBody, PluginBody, PluginsView};
 use crate::plugins::PluginSection;
 
-/// Where they are found.
+/// Paths of the plugin API.
 pub(super) fn paths() -> Router<Hall> {
     Router::new()
         .route("/v1/plugins", get(plugins).post(add_plugin))
@@ -19,13 +19,13 @@ pub(super) fn paths() -> Router<Hall> {
         .route("/v1/plugins/{name}/messages", post(message_plugin))
 }
 
-/// Plugin instances, with what they have done.
+/// Plugin instances, with their counters.
 #[utoipa::path(get, path = "/v1/plugins", responses((status = 200, body = PluginsView)))]
 pub(super) async fn plugins(State(hall): State<Hall>) -> Answer {
     shown(hall, CommandChannel::plugins).await
 }
 
-/// Enters a plugin instance; filters with the action `active` hand packets to it.
+/// Adds a plugin instance; filters with the action `active` pass packets to it.
 #[utoipa::path(post, path = "/v1/plugins", request_body = PluginSection,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -35,7 +35,7 @@ pub(super) async fn add_plugin(State(hall): State<Hall>, sent: Sent) -> Answer {
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
-/// Puts a new instance in the place of one, between two packets of its flows.
+/// Replaces a plugin instance, between two packets of its flows.
 #[utoipa::path(put, path = "/v1/plugins/{name}", params(("name" = String, Path)),
     request_body = PluginBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
@@ -49,7 +49,7 @@ pub(super) async fn replace_plugin(
     changed(hall, move |commands| commands.replace_plugin(&name, body)).await
 }
 
-/// Takes a plugin instance out that no filter names.
+/// Deletes a plugin instance that no filter uses.
 #[utoipa::path(delete, path = "/v1/plugins/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
@@ -58,7 +58,7 @@ pub(super) async fn remove_plugin(State(hall): State<Hall>, asked: Segment<Strin
     changed(hall, move |commands| commands.remove_plugin(&name)).await
 }
 
-/// Sends a plugin instance a message and waits for its answer.
+/// Sends a message to a plugin instance and returns its answer.
 #[utoipa::path(post, path = "/v1/plugins/{name}/messages", params(("name" = String, Path)),
     request_body = MessageBody,
     responses((status = 200, body = AnswerView), (status = 400, body = ErrorLine),

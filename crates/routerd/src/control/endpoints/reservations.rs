@@ -11,14 +11,14 @@ use crate::control::command_channel::CommandChannel;
 use crate::control::reservations::{ReservationsView, ReserveBody};
 use crate::control::view::Made;
 
-/// Where they are found.
+/// Paths of the reservation API.
 pub(super) fn paths() -> Router<Hall> {
     Router::new()
         .route("/v1/reservations", get(reservations).post(reserve))
         .route("/v1/reservations/{id}", put(refresh_reservation).delete(release_reservation))
 }
 
-/// Reservations, and what is booked at each port.
+/// Reservations and booked bandwidth by port.
 #[utoipa::path(get, path = "/v1/reservations",
     responses((status = 200, body = ReservationsView)))]
 pub(super) async fn reservations(State(hall): State<Hall>) -> Answer {
@@ -35,7 +35,7 @@ pub(super) async fn reserve(State(hall): State<Hall>, sent: Sent) -> Answer {
     Ok(object(StatusCode::CREATED, &made))
 }
 
-/// Lets a reservation live on for its lifetime.
+/// Refreshes a reservation for its lifetime.
 #[utoipa::path(put, path = "/v1/reservations/{id}", params(("id" = u32, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
 pub(super) async fn refresh_reservation(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
@@ -43,7 +43,7 @@ pub(super) async fn refresh_reservation(State(hall): State<Hall>, asked: Segment
     changed(hall, move |commands| commands.refresh_reservation(id)).await
 }
 
-/// Gives a reservation back.
+/// Deletes a reservation.
 #[utoipa::path(delete, path = "/v1/reservations/{id}", params(("id" = u32, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
 pub(super) async fn release_reservation(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {

@@ -10,38 +10,37 @@ use crate::cli::Exit;
 use nilometer_bench::classify::{ClassifyTimes, Options, time_set};
 use nilometer_routerd::filter::ClassifierName;
 
-/// Times the packet classifier on a set of filters, and compares its answers with linear search.
+/// Benchmark the packet classifier on a filter set, and compare its results with linear search.
 ///
-/// A filter is a line as ClassBench writes it: `@source/length destination/length low : high low : high
-/// protocol/mask flags/mask`, source ports first, TCP flags in the upper octet of their column, which
-/// may be missing. The first filter that matches counts. A line of a trace is `source destination
-/// source-port destination-port protocol [flags] [filter]` in decimal; six columns have no flags.
-/// Without a trace, 2^20 different headers are drawn, three of four from filters, the others by chance.
-/// A checksum is the wrapping sum over all headers of 1 and the place of the filter in the file, from 0;
-/// 0 for none. Rates are of the CPU time of one thread, medians of rounds; updates take a filter out,
-/// put another in its place, and put it back. Exit status 1: the checksums differ.
+/// A filter is a line in ClassBench's format: `@source/length destination/length low : high low : high protocol/mask
+/// flags/mask`, source ports first, TCP flags in the upper octet of their column, which may be missing. The first
+/// filter that matches counts. A line of a trace is `source destination source-port destination-port protocol [flags]
+/// [filter]` in decimal; six columns have no flags. Without a trace, 2^20 different headers are generated, three
+/// quarters from filters, the others at random. A checksum is the wrapping sum over all headers of 1 and the position
+/// of the filter in the file, from 0; 0 for no match. Rates are in CPU time of one thread, medians of rounds. An
+/// update removes a filter, puts another in its place, and restores it. Exit status 1 if the checksums differ.
 #[derive(Debug, Args)]
 pub struct ClassifyArgs {
     /// The filters, in ClassBench's format.
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
-    /// The headers, in ClassBench's format; without it they are drawn.
+    /// The headers, in ClassBench's format; random by default.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// What searches: `vectors`, `tuples` or `linear`, as in ROUTER.toml.
+    /// The classifier: `vectors`, `tuples` or `linear`, as in ROUTER.toml.
     #[arg(long, value_name = "NAME", default_value_t, value_parser = ClassifierName::parse)]
     classifier: ClassifierName,
-    /// Rounds of which the median counts.
+    /// Number of rounds; results are medians.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
-    /// Leave out the filters' column of flags: five fields, as most published figures have them.
+    /// Ignore the flags column of the filters: five fields, as in most published results.
     #[arg(long)]
     without_flags: bool,
-    /// Time the flow cache too.
+    /// Also time the flow cache.
     #[arg(long)]
     flow_cache: bool,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +76,7 @@ fn shown(times: &ClassifyTimes) -> String {
     let cached = cached.map_or(String::new(), |rate| format!(", {rate:.2} with a flow cache"));
     format!(
         "{} filters in {} bytes ({}), loaded in {:.3} s\n\
-         {} headers, {} of them different\n\
+         {} headers, {} distinct\n\
          {:.2} million headers/s, {:.1} ns each{cached}\n\
          {:.0} updates/s, 999 of 1,000 pairs within {:.1} us\n\
          checksum {}, after updates {}, by linear search {}\n",

@@ -17,44 +17,43 @@ use nilometer_bench::plot::{BEGINNING, plot};
 use nilometer_bench::prefixes::Family;
 use nilometer_files::document;
 
-/// Times every forwarding table of the router on the prefixes of a file.
+/// Benchmark every forwarding table of the router on the prefixes of a file.
 ///
-/// The n-th prefix of the family, from 0, has next hop 1 + n mod 64; a later duplicate wins. Random
-/// addresses are the top 32 bits of successive outputs of splitmix64 seeded with 1 (for family 6 two
-/// outputs, the high half first). Prefix-drawn addresses come from splitmix64 seeded with 2: of one
-/// output, taken as a fraction of 1, a prefix of the file, and its host bits from the next as above.
-/// Checksums are sums of next hops over the first 2^20 addresses, no route counting 0. Lookups are
-/// timed by the CPU time of their thread, medians of rounds in which the tables take turns; updates by
-/// the CPU time of the writer's thread, while another looks up. Exit status 1: tables disagree.
+/// The n-th prefix of the family, from 0, has next hop 1 + n mod 64; a later duplicate replaces an earlier one.
+/// Random addresses are the top 32 bits of successive outputs of splitmix64 seeded with 1 (for family 6 two outputs,
+/// the high half first). Prefix-drawn addresses come from splitmix64 seeded with 2: one output, taken as a fraction
+/// of 1, selects a prefix of the file, and the next gives its host bits as above. Checksums are sums of next hops
+/// over the first 2^20 addresses; no route counts 0. Lookups are timed in CPU time of their thread, with medians of
+/// rounds in which the tables alternate; updates in CPU time of the writer's thread, while another thread looks up.
+/// Exit status 1 if tables disagree.
 #[derive(Debug, Args)]
 pub struct FibArgs {
-    /// A prefix a line, plain or gzip; what follows white space, empty lines and lines that begin with
-    /// `;` or `#` are skipped.
+    /// One prefix a line, plain or gzip; text after white space, empty lines and lines that begin with `;` or `#` are
+    /// ignored.
     #[arg(long, value_name = "FILE")]
     table: PathBuf,
-    /// The family of addresses; prefixes of the other are counted and skipped.
+    /// Address family; prefixes of the other are counted and skipped.
     #[arg(long, value_enum, value_name = "4|6", default_value_t = Family::V4)]
     family: Family,
-    /// Rounds of which the median counts.
+    /// Number of rounds; results are medians.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
-    /// The table to be timed, instead of all that know the family; repeatable.
+    /// Benchmark this table only, instead of all that support the family; repeatable.
     #[arg(long = "engine", value_name = "NAME")]
     engines: Vec<Engine>,
-    /// Time lookups under 1,000, 10,000 and 100,000 updates a second too, in so many pairs with and
-    /// without them.
+    /// Also time lookups under 1,000, 10,000 and 100,000 updates per second, in this many pairs of rounds with and
+    /// without updates.
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, default_missing_value = "11",
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     under_updates: Option<u32>,
-    /// A program with tables of others, which takes turns with ours; `benches/fib.sh` builds one for
-    /// DPDK's.
+    /// A program with third-party tables, run alternately with ours; `benches/fib.sh` builds one for DPDK's.
     #[arg(long, value_name = "PROGRAM")]
     peer: Option<PathBuf>,
-    /// Draw speed against bytes per prefix (SVG).
+    /// Plot speed against bytes per prefix (SVG).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }

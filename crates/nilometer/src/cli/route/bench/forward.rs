@@ -20,67 +20,66 @@ use nilometer_bench::forward::{FRAME_BYTES_MAX, Options, measure};
 use nilometer_files::document::read_json;
 use nilometer_files::said;
 
-/// Offers frames to our router and to the kernel, and counts what each forwards and what that costs.
+/// Benchmark forwarding by our router and by the kernel: frames forwarded, and their CPU cost.
 ///
-/// Each device stands between two veth links in network namespaces of its own. A generator on one side
-/// offers UDP datagrams of 1,024 flows at a pace, a sink on the other counts them by their numbers. The
-/// first length of frame is offered at every rate to every variant of our router, the other lengths at
-/// the lowest and the highest rate to the first variant. In each round every device has its turn; rates are
-/// medians of rounds. Frames per CPU-second are those that were forwarded, by the processor time of all
-/// that took part less that of generator and sink alone under the same load, with the interval that holds
-/// them in 95 of 100 cases where rounds scatter evenly. A point whose interval is wider than a tenth to
-/// either side gets more rounds, up to --rounds-max, and is not told if that is not enough; rounds that
-/// other programs disturbed do not count. Exit status 1 if more than a tenth of the points is not told, or
-/// if prices differ from those of --against. Needs root.
+/// Each device stands between two veth links in network namespaces of its own. A generator on one side offers UDP
+/// datagrams of 1,024 flows at a constant rate; a sink on the other side counts them by sequence number. The first
+/// frame size is offered at every rate to every variant of our router, the other sizes at the lowest and the highest
+/// rate to the first variant. Every device is measured once per round; rates are medians of rounds. Frames per
+/// CPU-second are the frames forwarded, divided by the CPU time of all threads involved less that of generator and
+/// sink alone under the same load, with a 95 % confidence interval. A point whose interval is wider than ±10 % gets
+/// more rounds, up to --rounds-max, and is left out if that is not enough; rounds disturbed by other programs do not
+/// count. Exit status 1 if more than a tenth of the points is left out, or if costs differ from those of --against.
+/// Needs root.
 #[derive(Debug, Args)]
 pub struct ForwardArgs {
     /// The devices to compare.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...",
         default_values_t = Dut::ALL)]
     duts: Vec<Dut>,
-    /// What of our router is at work; the first also goes through the other lengths.
+    /// Variants of our router; the other frame sizes are measured on the first one only.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...",
         default_values_t = Variant::ALL)]
     variants: Vec<Variant>,
-    /// Lengths of frames in bytes, with their check sequence (RFC 2544).
+    /// Frame sizes in bytes, including the check sequence (RFC 2544).
     #[arg(long, value_delimiter = ',', value_name = "BYTES,...",
         default_values_t = [64, 128, 256, 512, 1_024, 1_518, 1_930],
         value_parser = clap::value_parser!(u16).range(
             i64::from(FRAME_BYTES_MIN)..=i64::from(FRAME_BYTES_MAX)))]
     frame_bytes: Vec<u16>,
-    /// Loads in frames per second.
+    /// Offered loads in frames per second.
     #[arg(long, value_delimiter = ',', value_name = "PPS,...",
         default_values_t = [100_000, 200_000, 300_000, 450_000, 600_000, 900_000],
         value_parser = clap::value_parser!(u32).range(1_000..=100_000_000))]
     rates: Vec<u32>,
-    /// How long each load is offered.
+    /// Duration of each load.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.15)]
     seconds: f64,
-    /// Rounds of each point at least.
+    /// Minimum number of rounds of each point.
     #[arg(long, value_name = "N", default_value_t = ROUNDS_MIN,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
-    /// Rounds of a point at most, those included that others disturbed.
+    /// Maximum number of rounds of each point, including disturbed ones.
     #[arg(long, value_name = "N", default_value_t = 80,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds_max: u32,
-    /// The share of all processors that other programs may use in a round that counts; 1 counts all of them.
+    /// Share of all processors that other programs may use in a round that counts; with 1 all rounds count.
     #[arg(long, value_name = "SHARE", default_value_t = OTHERS_MAX)]
     others_max: f64,
-    /// Earlier results (--json, or forward.json) whose prices are to be the same, of a fixed number of rounds;
-    /// exit status 1 where any two of all these runs differ, or nothing can be compared.
+    /// Results of earlier runs (--json, or forward.json) with a fixed number of rounds, whose costs should be the
+    /// same. Exit status 1 if any two runs differ, or if nothing can be compared.
     #[arg(long, value_delimiter = ',', value_name = "FILE,...")]
     against: Vec<PathBuf>,
     /// Seed of flows, routes and filters.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write forward.html with the figures, and forward.json, into this directory.
+    /// Write forward.html and forward.json into this directory.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace the files of an earlier run; never one of --against.
     #[arg(long, requires = "out")]
     force: bool,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }

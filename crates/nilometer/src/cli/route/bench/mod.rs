@@ -21,15 +21,15 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// General match filters: headers and updates a second of the packet classifier.
+    /// Benchmark the packet classifier: lookups and updates per second.
     Classify(classify::ClassifyArgs),
-    /// Longest match: lookups and updates a second of every forwarding table.
+    /// Benchmark the forwarding tables: longest prefix matches and updates per second.
     Fib(fib::FibArgs),
-    /// The router on links: packets a second and packets a CPU-second, beside the kernel.
+    /// Benchmark the router on links: packets per second and per CPU-second, compared with the kernel.
     Forward(forward::ForwardArgs),
-    /// The whole pipeline without devices: what a packet costs, stage by stage.
+    /// Benchmark the whole pipeline without devices: the cost of a packet, stage by stage.
     Pipeline(pipeline::PipelineArgs),
-    /// Plugins: what each packet through one costs, native and in WebAssembly, beside the pipeline without.
+    /// Benchmark plugins: the cost per packet, native and in WebAssembly, compared with the pipeline alone.
     Plugin(plugin::PluginArgs),
 }
 

@@ -19,56 +19,55 @@ use nilometer_bench::pipeline::{
 };
 use nilometer_routerd::tally::Paths;
 
-/// Times the router's pipeline without devices, on one core.
+/// Benchmark the router's pipeline without devices, on one core.
 ///
-/// Packets of a million flows are parsed, matched with filters, looked up, rewritten, put into virtual
-/// output queues, let across by distributed queueing, and leave through their output's discipline, at
-/// which as many wait all the time. Rates are of the CPU time of one thread, medians of rounds. The
-/// stages are timed in rounds of their own, and their sum must be the time of a packet within 10 percent:
-/// exit status 1 if it is not.
+/// Packets of a million flows are parsed, classified, looked up, rewritten, put into virtual output queues, passed
+/// across the fabric by distributed queueing, and sent through their output's discipline, in which a constant number
+/// of packets waits. Rates are in CPU time of one thread, medians of rounds. The stages are timed in separate rounds,
+/// and their sum must be within 10 percent of the time of a packet; otherwise the exit status is 1.
 #[derive(Debug, Args)]
 pub struct PipelineArgs {
-    /// The routes: a prefix a line, as for `route bench fib`; without it, 900,000 are drawn.
+    /// The routes, one prefix a line, as for `route bench fib`; by default 900,000 random ones.
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// The filters, in ClassBench's format; without it, ClassBench's acl1_1k of the folder that
-    /// NILOMETER_DATA names, and without that 1,000 are drawn.
+    /// The filters, in ClassBench's format; by default ClassBench's acl1_1k from the directory in NILOMETER_DATA, or
+    /// without it 1,000 random ones.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// The lookup engine, as in `route bench fib`.
+    /// The lookup engine; see `route bench fib`.
     #[arg(long, value_name = "NAME", default_value_t = Engine::Lines, value_parser = parse_engine)]
     engine: Engine,
-    /// Different flows.
+    /// Number of flows.
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u32).range(128..=1 << 24))]
     flows: u32,
-    /// Frames of a round, rounded up to whole stretches.
+    /// Frames per round, rounded up to whole timed segments.
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u32).range(128..=1 << 30))]
     frames: u32,
-    /// Rounds of which the median counts.
+    /// Number of rounds; results are medians.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
-    /// As many rounds as fit so many seconds, three at least.
+    /// As many rounds as fit into this many seconds, at least three.
     #[arg(long, value_name = "S", conflicts_with = "rounds",
         value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: Option<u32>,
-    /// Ports.
+    /// Number of ports.
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(2..=64))]
     ports: u32,
-    /// Bytes of a frame, check sequence included.
+    /// Frame size in bytes, including the check sequence.
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u16).range(64..=1_518))]
     frame_bytes: u16,
-    /// The discipline of every output.
+    /// The queueing discipline of every output.
     #[arg(long, value_name = "NAME", default_value = "qsdrr", value_parser = parse_discipline)]
     discipline: DisciplineKind,
-    /// Seed of what is drawn.
+    /// Seed of random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// What is switched off: one or several of them, or all in turns.
+    /// Stage to be switched off; several, or all in turn.
     #[arg(
         long,
         value_enum,
@@ -77,14 +76,14 @@ pub struct PipelineArgs {
         default_value = "complete"
     )]
     variant: Vec<Switched>,
-    /// Whether answers of the classifier are kept by flow: off, on, or one after the other.
+    /// Whether classifier results are cached by flow: off, on, or both in turn.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "off")]
     flow_cache: Cache,
-    /// Flows that the cache has room for, rounded up to a power of two.
+    /// Capacity of the cache in flows, rounded up to a power of two.
     #[arg(long, value_name = "N", default_value_t = 1 << 21,
         value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     cached_flows: u32,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -92,7 +91,7 @@ pub struct PipelineArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Switched {
-    /// Nothing is.
+    /// Nothing is switched off.
     Complete,
     /// Distributed queueing.
     NoDq,
@@ -100,17 +99,17 @@ enum Switched {
     NoLookup,
     /// The classifier.
     NoClassifier,
-    /// Each of these in turns.
+    /// Each of these in turn.
     All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Cache {
-    /// No.
+    /// Not cached.
     Off,
-    /// Yes.
+    /// Cached.
     On,
-    /// Both, in turns.
+    /// Both, in turn.
     Both,
 }
 
@@ -202,7 +201,7 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
     let variant = Variant::to_possible_value(&run.variant);
     let name = variant.map_or(String::new(), |value| value.get_name().to_owned());
     let cache = run.flow_cache_hits.map_or("no flow cache".to_owned(), |hits| {
-        format!("a flow cache that knew {:.0} %", 100.0 * hits)
+        format!("a flow cache with {:.0} % hits", 100.0 * hits)
     });
     let [low, high] = run.mpps_quartiles;
     writeln!(text, "\n{name}, {cache}")?;
@@ -224,7 +223,7 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
         run.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
     let Paths { shortcut, pipeline, slow_path } = run.paths;
-    writeln!(text, "{:.0} % met a filter; dropped: {dropped}", 100.0 * run.filtered)?;
+    writeln!(text, "{:.0} % matched a filter; dropped: {dropped}", 100.0 * run.filtered)?;
     writeln!(
         text,
         "{pipeline} packets through the pipeline, {slow_path} by the slow path, {shortcut} by shortcuts"

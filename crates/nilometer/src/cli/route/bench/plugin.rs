@@ -12,38 +12,38 @@ use crate::cli::table::{row, table};
 use nilometer_bench::pipeline::{Options, Variant};
 use nilometer_bench::plugin::{PluginTimes, time_plugins};
 
-/// Times the router's pipeline with every packet through a plugin, on one core and without devices.
+/// Benchmark plugins: the router's pipeline with every packet through a plugin, on one core without devices.
 ///
-/// A plugin that does nothing, one that counts and one that changes the header, compiled with the router and in
-/// WebAssembly, with instructions counted and without; `no-op-copied` does nothing to packets that are copied to it
-/// whole. All take turns with the pipeline without a plugin. ADDED is the median over the rounds of what a packet took
-/// more than without, in CPU time.
+/// The plugins do nothing, count packets, or change the header; they are compiled into the router, or run as
+/// WebAssembly with and without instruction counting. `no-op-copied` does nothing to packets that are copied to it
+/// completely. All alternate with the pipeline without a plugin. ADDED is the median over rounds of the extra CPU time
+/// per packet.
 #[derive(Debug, Args)]
 pub struct PluginArgs {
-    /// Packets that a port receives at once.
+    /// Packets received by a port in one batch.
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', default_value = "32,256",
         value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: Vec<u16>,
-    /// Frames of a round, rounded up to whole stretches.
+    /// Frames per round, rounded up to whole timed segments.
     #[arg(long, value_name = "N", default_value_t = 1 << 17,
         value_parser = clap::value_parser!(u32).range(1_024..=1 << 30))]
     frames: u32,
-    /// Rounds of which the median counts.
+    /// Number of rounds; results are medians.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
-    /// Different flows.
+    /// Number of flows.
     #[arg(long, value_name = "N", default_value_t = 1 << 16,
         value_parser = clap::value_parser!(u32).range(1_024..=1 << 24))]
     flows: u32,
-    /// Bytes of a frame, check sequence included.
+    /// Frame size in bytes, including the check sequence.
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u16).range(64..=1_518))]
     frame_bytes: u16,
-    /// Seed of what is drawn.
+    /// Seed of random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
