@@ -89,8 +89,8 @@ pub fn of_file(bytes: &[u8]) {
 }
 
 fn one_line(error: &anyhow::Error) {
-    let said = format!("{error:#}");
-    assert!(!said.trim_end().contains('\n'), "{said:?}");
+    let message = format!("{error:#}");
+    assert!(!message.trim_end().contains('\n'), "{message:?}");
 }
 
 /// Harpoon's XML.

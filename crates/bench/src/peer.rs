@@ -24,8 +24,8 @@ const TABLES_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
-    told: Option<BufWriter<ChildStdin>>,
-    says: BufReader<ChildStdout>,
+    input: Option<BufWriter<ChildStdin>>,
+    output: BufReader<ChildStdout>,
     /// Name and bytes per prefix.
     tables: Vec<(String, f64)>,
     /// Of each table the rates of each round.
@@ -44,18 +44,18 @@ impl Peer {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let (told, says) = (child.stdin.take(), child.stdout.take());
-        let (Some(told), Some(says)) = (told, says) else {
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(output)) = (input, output) else {
             bail!("{}: no pipes to speak through", program.display());
         };
-        let mut told = BufWriter::new(told);
-        let told_all = writeln!(told, "{}", prefixes.len())
-            .and_then(|()| prefixes.into_iter().try_for_each(|prefix| writeln!(told, "{prefix}")))
-            .and_then(|()| told.flush());
-        told_all.context("the peer does not listen")?;
-        let says = BufReader::new(says);
+        let mut input = BufWriter::new(input);
+        let sent_all = writeln!(input, "{}", prefixes.len())
+            .and_then(|()| prefixes.into_iter().try_for_each(|prefix| writeln!(input, "{prefix}")))
+            .and_then(|()| input.flush());
+        sent_all.context("the peer does not listen")?;
+        let output = BufReader::new(output);
         let mut peer =
-            Peer { child, told: Some(told), says, tables: Vec::new(), rates: Vec::new() };
+            Peer { child, input: Some(input), output, tables: Vec::new(), rates: Vec::new() };
         let [count] = words::<1>(&peer.line()?)?;
         let count: usize = parse(&count)?;
         if count > TABLES_MAX {
@@ -74,8 +74,8 @@ impl Peer {
     /// # Errors
     /// When its output is not as described.
     pub fn round(&mut self) -> Result<()> {
-        let told = self.told.as_mut().context("the peer's input is already closed")?;
-        writeln!(told).and_then(|()| told.flush()).context("the peer does not listen")?;
+        let input = self.input.as_mut().context("the peer's input is already closed")?;
+        writeln!(input).and_then(|()| input.flush()).context("the peer does not listen")?;
         for table in 0..self.tables.len() {
             let rates: [String; 2] = words(&self.line()?)?;
             for (all, rate) in self.rates[table].iter_mut().zip(&rates) {
@@ -90,7 +90,7 @@ impl Peer {
     /// # Errors
     /// When its output is not as described, or it fails.
     pub fn finish(mut self) -> Result<Vec<EngineTimes>> {
-        drop(self.told.take());
+        drop(self.input.take());
         let mut times = Vec::new();
         for ((engine, bytes_per_prefix), rates) in
             std::mem::take(&mut self.tables).into_iter().zip(std::mem::take(&mut self.rates))
@@ -118,7 +118,7 @@ impl Peer {
 
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        match self.says.read_line(&mut line).context("the peer's output is not text")? {
+        match self.output.read_line(&mut line).context("the peer's output is not text")? {
             0 => Err(anyhow!("the peer ended before it had said everything")),
             _ => Ok(line),
         }

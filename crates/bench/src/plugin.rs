@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_timed_does_what_it_says_in_both_engines() {
+    fn timed_plugins_work_as_named_in_both_engines() {
         let mut rng = Rng::new(1, u32::from_be_bytes(*b"wats"), 0);
         let frames: Vec<Vec<u8>> = (0..256).map(|_| frame(&mut rng)).collect();
         for case in cases(46).expect("modules") {

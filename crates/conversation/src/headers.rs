@@ -35,7 +35,7 @@ fn bare_bytes(one: &Connection) -> u64 {
 
 /// Does a direction that only acknowledges have time stamps? `None` where it carries data, or has too few
 /// packets.
-fn tells(way: &Carried, bare: u64) -> Option<bool> {
+fn shows_time_stamps(way: &Carried, bare: u64) -> Option<bool> {
     let options = way.octets.checked_sub(bare.checked_mul(way.packets)?)?;
     let is_telling = way.payload_bytes == 0 && way.packets >= PACKETS_MIN;
     is_telling.then_some(2 * options >= STAMP_BYTES * way.packets)
@@ -46,8 +46,10 @@ fn tells(way: &Carried, bare: u64) -> Option<bool> {
 pub fn without_time_stamps(connections: &mut [Connection]) -> u64 {
     let mut votes: BTreeMap<[IpAddr; 2], [u64; 2]> = BTreeMap::new();
     for one in &*connections {
-        for told in one.carried.iter().filter_map(|way| tells(way, bare_bytes(one))) {
-            votes.entry(pair(one)).or_default()[usize::from(told)] += 1;
+        for has_stamps in
+            one.carried.iter().filter_map(|way| shows_time_stamps(way, bare_bytes(one)))
+        {
+            votes.entry(pair(one)).or_default()[usize::from(has_stamps)] += 1;
         }
     }
     let mut changed = 0;

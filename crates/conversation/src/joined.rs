@@ -20,7 +20,7 @@
 //! 4. **Client.** The sender of the SYN, where one of the flows shows it; otherwise the end with the higher
 //!    port.
 //!
-//! Two sets of records are compared as the coarser exporter would have recorded both ([`Telling::and`]): payload is
+//! Two sets of records are compared as the coarser exporter would have recorded both ([`RecordDetail::and`]): payload is
 //! counted by the same rule, flags are used or not, and times are cut to the same unit.
 
 use core::net::SocketAddr;
@@ -47,7 +47,7 @@ const RESOLUTIONS_NS: [u64; 3] = [1_000_000_000, 1_000_000, 1_000];
 
 /// What an exporter's records show of TCP connections, besides addresses, times and amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Telling {
+pub struct RecordDetail {
     /// TCP's flags.
     pub flags: bool,
     /// Which end opened a connection.
@@ -58,20 +58,20 @@ pub struct Telling {
     pub resolution_ns: u64,
 }
 
-impl Telling {
+impl RecordDetail {
     /// What these records show.
-    pub fn of(records: &[FlowRecord]) -> Telling {
+    pub fn of(records: &[FlowRecord]) -> RecordDetail {
         let most = |of: fn(&FlowRecord) -> Option<bool>| {
-            let said = records.iter().filter_map(of);
-            let (told, all) =
-                said.fold((0u64, 0u64), |(told, all), one| (told + u64::from(one), all + 1));
-            told as f64 >= TELLING_SHARE * all as f64
+            let values = records.iter().filter_map(of);
+            let (known, all) =
+                values.fold((0u64, 0u64), |(known, all), one| (known + u64::from(one), all + 1));
+            known as f64 >= TELLING_SHARE * all as f64
         };
         let is_multiple = |unit: &&u64| {
             let times = records.iter().flat_map(|record| [record.start_ns, record.end_ns]);
             times.into_iter().all(|ns| ns.is_multiple_of(**unit))
         };
-        Telling {
+        RecordDetail {
             flags: most(|record| Some(record.tcp_flags != 0)),
             opened: most(|record| record.has_start().then_some(record.opened.is_some())),
             payload: most(|record| Some(record.payload_octets.is_some())),
@@ -81,8 +81,8 @@ impl Telling {
 
     /// What both show.
     #[must_use]
-    pub fn and(self, other: Telling) -> Telling {
-        Telling {
+    pub fn and(self, other: RecordDetail) -> RecordDetail {
+        RecordDetail {
             flags: self.flags && other.flags,
             opened: self.opened && other.opened,
             payload: self.payload && other.payload,
@@ -102,19 +102,19 @@ impl Telling {
     }
 }
 
-/// The connections of repaired records, in the order of their starts, using no more than `telling` names, and only
+/// The connections of repaired records, in the order of their starts, using no more than `detail` names, and only
 /// the packets of side `only` if that is given. Records of other protocols are ignored.
-pub fn joined(records: &[FlowRecord], telling: Telling, only: Option<Side>) -> Vec<Connection> {
+pub fn joined(records: &[FlowRecord], detail: RecordDetail, only: Option<Side>) -> Vec<Connection> {
     let tcp = records.iter().filter(|record| record.key.protocol == TCP);
-    let mut flows: Vec<FlowRecord> = tcp.map(|record| telling.cut(record)).collect();
+    let mut flows: Vec<FlowRecord> = tcp.map(|record| detail.cut(record)).collect();
     let both_ways = |flow: &FlowRecord| flow.key.min(flow.key.reversed());
     flows.sort_by(|one, other| {
         (both_ways(one), one.start_ns, one).cmp(&(both_ways(other), other.start_ns, other))
     });
     let mut all = Vec::new();
     for flows in flows.chunk_by(|one, other| both_ways(one) == both_ways(other)) {
-        let pairs = whole(pairs(flows), telling);
-        all.extend(pairs.into_iter().filter_map(|pair| pair.seen_by(only)?.connection(telling)));
+        let pairs = whole(pairs(flows), detail);
+        all.extend(pairs.into_iter().filter_map(|pair| pair.seen_by(only)?.connection(detail)));
     }
     all.sort_by_key(|one| (one.start_ns, one.client, one.server));
     all
@@ -161,10 +161,10 @@ fn pairs(flows: &[FlowRecord]) -> Vec<Pair> {
 }
 
 /// Pairs between two ports, in the order of their starts, each with its continuations and stragglers.
-fn whole(pairs: Vec<Pair>, telling: Telling) -> Vec<Pair> {
+fn whole(pairs: Vec<Pair>, detail: RecordDetail) -> Vec<Pair> {
     let mut kept: Vec<Pair> = Vec::new();
     for pair in pairs {
-        match kept.last_mut().and_then(|before| Some((pair.belongs(before, telling)?, before))) {
+        match kept.last_mut().and_then(|before| Some((pair.belongs(before, detail)?, before))) {
             Some((place, before)) => before.take(pair, place),
             None => kept.push(pair),
         }
@@ -176,8 +176,8 @@ impl Pair {
     fn of(flow: &FlowRecord, other: Option<&FlowRecord>) -> Pair {
         let both = || core::iter::once(flow).chain(other);
         // If either flow shows which end opened, that holds for both.
-        let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
-        let key = if telling.is_from_client() { telling.key } else { telling.key.reversed() };
+        let detail = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
+        let key = if detail.is_from_client() { detail.key } else { detail.key.reversed() };
         let flows = [key, key.reversed()].map(|key| both().find(|flow| flow.key == key).cloned());
         Pair { flows, ends: [key.source_end(), key.destination_end()] }
     }
@@ -195,10 +195,10 @@ impl Pair {
     }
 
     /// Does this pair continue the connection before it, straggle behind it, or neither?
-    fn belongs(&self, before: &Pair, telling: Telling) -> Option<Place> {
+    fn belongs(&self, before: &Pair, detail: RecordDetail) -> Option<Place> {
         let until_ns = before.end_ns()?.saturating_add(TIME_WAIT_NS);
         let is_soon = self.start_ns()? <= until_ns;
-        if !telling.flags {
+        if !detail.flags {
             return is_soon.then_some(Place::Within);
         }
         let begins = self.both().any(FlowRecord::has_start);
@@ -245,10 +245,10 @@ impl Pair {
         Some(self)
     }
 
-    fn connection(self, telling: Telling) -> Option<Connection> {
+    fn connection(self, detail: RecordDetail) -> Option<Connection> {
         let (start_ns, end_ns) = (self.start_ns()?, self.end_ns()?);
-        let steps = if telling.flags { self.ending() } else { Vec::new() };
-        let opening = if telling.flags { self.opening() } else { Opening::Seen };
+        let steps = if detail.flags { self.ending() } else { Vec::new() };
+        let opening = if detail.flags { self.opening() } else { Opening::Seen };
         Some(Connection {
             client: self.ends[0],
             server: self.ends[1],

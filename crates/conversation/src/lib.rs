@@ -22,7 +22,7 @@ mod unit;
 pub use connection::{Act, Carried, Connection, Opening, Step};
 pub use drawn::Drawn;
 pub use follower::{Follower, FollowerCounts, Limits};
-pub use joined::{Telling, joined};
+pub use joined::{RecordDetail, joined};
 pub use measures::Ending;
 pub use sessions::{Brief, Session, sessions};
 pub use side::Side;

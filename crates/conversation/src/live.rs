@@ -52,7 +52,7 @@ struct Reset {
     /// When the end's last step before it occurred.
     before_ns: u64,
     /// How much of the other end's stream it acknowledged, and its pause since that passed.
-    heard: Option<(u64, u64)>,
+    received: Option<(u64, u64)>,
     /// The socket was gone: later segments were answered by resets, and are not awaited.
     is_gone: bool,
 }
@@ -228,11 +228,11 @@ impl Live {
         {
             self.handshake_ns[1].get_or_insert(stamp_ns.saturating_sub(answer_ns));
         }
-        self.hears(side, to);
+        self.receives(side, to);
     }
 
     /// This side has received the other's stream up to here.
-    fn hears(&mut self, side: Side, to: u64) {
+    fn receives(&mut self, side: Side, to: u64) {
         if to > self.half(side).acknowledged {
             let passed_ns = self.half_mut(side.other()).arrived(to);
             let half = self.half_mut(side);
@@ -242,14 +242,14 @@ impl Live {
     }
 
     fn data(&mut self, side: Side, stamp_ns: u64, (sequence, bytes): (u32, u32), steps_max: usize) {
-        let heard = self.half(side.other()).acknowledged;
+        let received = self.half(side.other()).acknowledged;
         let half = self.half_mut(side);
         let offset = half.offset(sequence);
         let to = offset + i64::from(bytes);
         if to <= half.high as i64 {
             half.carried.resent_packets += 1;
             half.active_ns = half.active_ns.max(stamp_ns);
-            if to > heard as i64 {
+            if to > received as i64 {
                 self.sends_again(side, stamp_ns);
             }
         } else if !half.is_astray(offset) && half.fin.is_none() && !self.is_too_late(side, stamp_ns)
@@ -274,7 +274,7 @@ impl Live {
 
     /// A direction without a packet in the capture is assumed to send after it has received all that the
     /// other one sent.
-    fn infer_hearing(&mut self, side: Side) {
+    fn infer_receipt(&mut self, side: Side) {
         let other = self.half(side.other());
         let (high, last_ns) = (other.high, other.last_ns);
         let half = self.half_mut(side);
@@ -286,7 +286,7 @@ impl Live {
     fn send_unseen(&mut self, side: Side, stamp_ns: u64, to: u64, steps_max: usize) {
         let is_last = to == self.half(side).high + 1 && self.half(side.other()).fin.is_some();
         if self.half(side).carried.packets == 0 {
-            self.infer_hearing(side);
+            self.infer_receipt(side);
             // If the other end has sent its FIN, the one offset beyond the data is this side's FIN.
             if is_last {
                 return self.ends_direction(side, stamp_ns);
@@ -310,10 +310,10 @@ impl Live {
         let half = &mut self.halves[side.index()];
         let new = to - half.high;
         let segments = if is_seen { 1 } else { new.div_ceil(SEGMENT_UNSEEN_BYTES) as u32 };
-        let heard = half.acknowledged.min(other_high);
-        self.is_concurrent |= is_seen && heard < other_high;
+        let received = half.acknowledged.min(other_high);
+        self.is_concurrent |= is_seen && received < other_high;
         let quiet_ns = stamp_ns.saturating_sub(half.active_ns);
-        let goes_on = |unit: &Unit| unit.goes_on(heard, quiet_ns, segment_bytes);
+        let goes_on = |unit: &Unit| unit.goes_on(received, quiet_ns, segment_bytes);
         match half.unit.as_mut().filter(|unit| at >= steps_max || goes_on(unit)) {
             Some(unit) => {
                 unit.takes(segment_bytes);
@@ -326,7 +326,7 @@ impl Live {
                 *took_ns = stamp_ns.saturating_sub(unit.began_ns).max(*took_ns);
             }
             None => {
-                half.unit = Some(Unit::new(at, heard, stamp_ns, segment_bytes));
+                half.unit = Some(Unit::new(at, received, stamp_ns, segment_bytes));
                 let act = Act::Send { bytes: new, segments, took_ns: 0 };
                 self.steps.push(step(half, side, stamp_ns, act));
             }
@@ -397,7 +397,7 @@ impl Live {
     }
 
     fn reset(&mut self, side: Side, stamp_ns: u64, segment: &TcpSegment) {
-        let answers = self.answers_nothing_heard(side, segment);
+        let answers = self.answers_unreceived_data(side, segment);
         if answers && !self.is_refused && self.is_gone(side, stamp_ns) || self.is_over() {
             return;
         }
@@ -408,37 +408,37 @@ impl Live {
             return;
         }
         let other = self.half(side.other());
-        let told = other.peek(segment.acknowledgement).filter(|_| segment.flags & ACK != 0);
-        let told = told.filter(|told| (0..=other.high as i64).contains(told));
-        let heard = told.map(|told| {
-            self.hears(side, told as u64);
+        let acked = other.peek(segment.acknowledgement).filter(|_| segment.flags & ACK != 0);
+        let acked = acked.filter(|acked| (0..=other.high as i64).contains(acked));
+        let received = acked.map(|acked| {
+            self.receives(side, acked as u64);
             let step = step(self.half(side), side, stamp_ns, Act::Reset);
             (step.awaits, step.pause_ns)
         });
         // Whatever passed before the reset may have caused it, even if it acknowledges less.
-        self.hears(side, self.half(side.other()).high);
-        self.ends_by_reset(side, stamp_ns, heard, false);
+        self.receives(side, self.half(side.other()).high);
+        self.ends_by_reset(side, stamp_ns, received, false);
     }
 
     /// Is this a reset that answers a segment without a matching socket (RFC 9293, section 3.10.7.1: it has
     /// no acknowledgement), while the other end sent what this one never acknowledged?
-    fn answers_nothing_heard(&self, side: Side, segment: &TcpSegment) -> bool {
-        let heard = match self.resets[side.index()] {
-            Some(reset) => reset.heard.map_or(u64::MAX, |(heard, _)| heard),
+    fn answers_unreceived_data(&self, side: Side, segment: &TcpSegment) -> bool {
+        let received = match self.resets[side.index()] {
+            Some(reset) => reset.received.map_or(u64::MAX, |(received, _)| received),
             None => self.half(side).acknowledged,
         };
-        segment.flags & ACK == 0 && heard < self.half(side.other()).high
+        segment.flags & ACK == 0 && received < self.half(side.other()).high
     }
 
     /// This side answers segments by resets. If it had closed or reset the connection, its socket was gone by then,
     /// and received nothing more. False if it had done neither.
     fn is_gone(&mut self, side: Side, stamp_ns: u64) -> bool {
         if let Some(reset) = &mut self.resets[side.index()] {
-            if let Some(heard) = reset.heard
+            if let Some(received) = reset.received
                 && !reset.is_gone
             {
                 let step = &mut self.steps[reset.step];
-                (step.awaits, step.pause_ns) = heard;
+                (step.awaits, step.pause_ns) = received;
                 reset.is_gone = true;
             }
             return true;
@@ -454,12 +454,12 @@ impl Live {
         &mut self,
         side: Side,
         stamp_ns: u64,
-        heard: Option<(u64, u64)>,
+        received: Option<(u64, u64)>,
         is_gone: bool,
     ) {
         let before_ns = self.half(side).last_ns;
         let step = self.steps.len();
-        self.resets[side.index()] = Some(Reset { step, stamp_ns, before_ns, heard, is_gone });
+        self.resets[side.index()] = Some(Reset { step, stamp_ns, before_ns, received, is_gone });
         self.ends(side, stamp_ns, Act::Reset);
         if is_gone {
             // The socket was gone from its close on, or since the last data that it acknowledged.

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_direction_takes_the_time_and_each_end_closes_behind_what_it_heard() {
+    fn the_larger_direction_takes_the_time_and_each_end_closes_after_the_last_data() {
         let (client, server) = (Side::Client, Side::Server);
         let both = || vec![fin(client), fin(server)];
         let down = [
@@ -186,7 +186,7 @@ mod tests {
 
     /// Without a close, half of a pause is left before the first segment and behind the last.
     #[test]
-    fn what_goes_on_has_room_at_both_ends() {
+    fn an_unclosed_connection_has_pauses_at_both_ends() {
         let (client, server) = (Side::Client, Side::Server);
         let byte = [step(server, 0, 2 * S, send(1, 1, 0))];
         assert_eq!(steps([0, 1], Vec::new()), byte);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_speaks_who_is_refused_or_not_answered() {
+    fn refused_and_unanswered_connections_have_no_steps() {
         for opening in [Opening::Refused, Opening::Unanswered] {
             let mut one = Connection { opening, ..connection([0, 0], vec![fin(Side::Server)]) };
             one_exchange(&mut one);

@@ -19,7 +19,7 @@ pub(crate) struct Unit {
     /// Its place in the steps.
     pub step: usize,
     /// How much of the other's data its sender had acknowledged when it began.
-    heard: u64,
+    received: u64,
     /// When its first segment passed, ns.
     pub began_ns: u64,
     /// Payload of its last segment; `None` where no packet of the unit was seen.
@@ -30,18 +30,18 @@ pub(crate) struct Unit {
 
 impl Unit {
     /// A unit that begins with this segment.
-    pub fn new(step: usize, heard: u64, began_ns: u64, segment_bytes: Option<u32>) -> Unit {
-        Unit { step, heard, began_ns, last_bytes: segment_bytes, has_rest: false }
+    pub fn new(step: usize, received: u64, began_ns: u64, segment_bytes: Option<u32>) -> Unit {
+        Unit { step, received, began_ns, last_bytes: segment_bytes, has_rest: false }
     }
 
     /// Does it continue with a segment of `segment_bytes`, after `quiet_ns` of quiet, whose sender has
-    /// acknowledged `heard`?
-    pub fn goes_on(&self, heard: u64, quiet_ns: u64, segment_bytes: Option<u32>) -> bool {
+    /// acknowledged `received`?
+    pub fn goes_on(&self, received: u64, quiet_ns: u64, segment_bytes: Option<u32>) -> bool {
         let is_one_write = match (self.last_bytes, segment_bytes) {
             (Some(last), Some(next)) => !self.has_rest && (last >= LARGE_BYTES || last == next),
             _ => true,
         };
-        self.heard == heard && quiet_ns < QUIET_NS && is_one_write
+        self.received == received && quiet_ns < QUIET_NS && is_one_write
     }
 
     /// Continues it with this segment.

@@ -53,7 +53,7 @@ fn follow_by(mut follower: Follower, packets: &[Packet], snap_bytes: usize) -> V
     found
 }
 
-fn told(connection: &Connection) -> String {
+fn described(connection: &Connection) -> String {
     let rounded = |ns: u64| (ns + MS / 2) / MS;
     let line = |step: &nilometer_conversation::Step| {
         let by = if step.by == Side::Client { "c" } else { "s" };
@@ -74,7 +74,7 @@ fn told(connection: &Connection) -> String {
 fn one(packets: &[Packet], expected: &str) -> Connection {
     let mut found = follow(packets, usize::MAX);
     assert_eq!(found.len(), 1, "{found:#?}");
-    assert_eq!(told(&found[0]), expected.trim().replace("\n        ", "\n"));
+    assert_eq!(described(&found[0]), expected.trim().replace("\n        ", "\n"));
     found.remove(0)
 }
 
@@ -124,7 +124,7 @@ fn a_usual_connection() {
 }
 
 #[test]
-fn what_is_sent_again_counts_once() {
+fn retransmitted_data_count_once() {
     let mut script = usual();
     // Each packet with data again, a little later, as after a loss behind the meter.
     for (at, packet) in script.data_packets() {
@@ -173,12 +173,12 @@ fn segments_out_of_order_are_in_order() {
     (script.packets[a].1, script.packets[b].1) = (other_bytes, one_bytes);
     let found = follow(&script.packets, usize::MAX).remove(0);
     let expected = USUAL.replace("3000/3", "3000/2");
-    assert_eq!(told(&found), expected.trim().replace("\n        ", "\n"));
+    assert_eq!(described(&found), expected.trim().replace("\n        ", "\n"));
 }
 
 /// The answer was captured before the request's last segment: a capture of two interfaces, merged.
 #[test]
-fn an_answer_that_passes_before_what_it_answers_comes_after_it() {
+fn an_answer_captured_before_its_request_comes_after_it() {
     let mut script = Script::new(99);
     script.opens();
     script.after(10).says(C, 1_000).after(1).says(C, 200).after(1).says(S, 500);
@@ -195,7 +195,7 @@ fn an_answer_that_passes_before_what_it_answers_comes_after_it() {
 }
 
 #[test]
-fn what_a_capture_lost_and_was_acknowledged_was_sent() {
+fn acknowledged_data_missing_from_a_capture_were_sent() {
     let mut script = usual();
     let lost = script.data_positions(S)[2];
     script.packets.remove(lost);
@@ -240,7 +240,7 @@ fn a_file_may_be_longer_than_the_sequence_space() {
 }
 
 #[test]
-fn super_segments_are_what_was_captured() {
+fn super_segments_are_kept_as_captured() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 400).after(1).says(S, 43_800).after(1).says(S, 20_000).after(1).ack(C);
@@ -254,7 +254,7 @@ fn super_segments_are_what_was_captured() {
 }
 
 #[test]
-fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
+fn simultaneous_sends_stay_separate_and_await_what_each_end_had_received() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(20).says(S, 50);
@@ -277,7 +277,7 @@ fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
 }
 
 #[test]
-fn a_server_that_speaks_first() {
+fn a_server_that_sends_first() {
     let mut script = Script::new(5);
     script.opens();
     script.after(50).says(S, 20).after(10).says(C, 30).after(1).says(S, 200);
@@ -344,7 +344,7 @@ fn a_fin_on_data_and_a_fin_sent_again() {
 }
 
 #[test]
-fn resets_of_either_side_and_what_comes_after() {
+fn resets_of_either_side_and_later_data() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(5).rst(S).after(1).rst(S);
@@ -402,7 +402,7 @@ fn ports_used_again_are_another_connection() {
     script.packets.extend(other.packets);
     let found = follow(&script.packets, usize::MAX);
     assert_eq!(found.len(), 2);
-    assert_eq!(told(&found[1]), "c 0 +26 11/1~0\ns 11 +1 22/1~0");
+    assert_eq!(described(&found[1]), "c 0 +26 11/1~0\ns 11 +1 22/1~0");
     // Without a SYN, far away in both sequence spaces.
     let mut script = usual();
     let mut other = Script::new(0x4000_0000);
@@ -414,7 +414,7 @@ fn ports_used_again_are_another_connection() {
     let found = follow(&script.packets, usize::MAX);
     assert_eq!(found.len(), 2);
     assert_eq!(
-        (found[1].opening, told(&found[1])),
+        (found[1].opening, described(&found[1])),
         (Opening::Unseen, "c 0 +0 11/1~0\ns 11 +1 22/1~0".to_owned())
     );
 }
@@ -447,7 +447,7 @@ fn under_way_when_the_capture_begins_and_when_it_ends() {
 }
 
 #[test]
-fn one_direction_tells_of_the_other_by_its_acknowledgements() {
+fn the_unseen_direction_is_inferred_from_acknowledgements() {
     let mut script = usual();
     let server = script.of(S);
     script.packets.retain(|packet| !server.contains(packet));
@@ -469,13 +469,13 @@ fn one_direction_tells_of_the_other_by_its_acknowledgements() {
 fn tunnels_and_short_snap_lengths_change_nothing() {
     let mut script = usual();
     let expected = USUAL.trim().replace("\n        ", "\n");
-    assert_eq!(told(&follow(&script.packets, 40)[0]), expected);
+    assert_eq!(described(&follow(&script.packets, 40)[0]), expected);
     let ends = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     for packet in &mut script.packets {
         packet.1 = build::ip_packet(ends[0], ends[1], 4, packet.1.clone());
     }
     let found = follow(&script.packets, 60);
-    assert_eq!(told(&found[0]), expected);
+    assert_eq!(described(&found[0]), expected);
     assert_eq!(found[0].of(Side::Client).octets, 8 * 60 + 700);
 }
 

@@ -4,7 +4,7 @@
 //! JSON and the only place where whole files are written, [`harpoon`] Harpoon's own configurations.
 
 #[macro_use]
-pub mod said;
+pub mod terminal;
 
 pub mod document;
 pub mod harpoon;

@@ -116,9 +116,9 @@ impl Collector {
     /// The counts of all datagrams.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        for told in self.numbered.values().map(Sequences::counts) {
-            counts.records_lost += told.flows_lost;
-            counts.datagrams_repeated += told.datagrams_repeated;
+        for counted in self.numbered.values().map(Sequences::counts) {
+            counts.records_lost += counted.flows_lost;
+            counts.datagrams_repeated += counted.datagrams_repeated;
         }
         counts
     }

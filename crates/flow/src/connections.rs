@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_limit_it_says_so() {
+    fn beyond_its_limit_the_count_is_marked_as_a_lower_bound() {
         let mut counter = ConnectionCounter::new(2);
         let server: SocketAddr = ([198, 18, 0, 2], 80).into();
         for port in [1, 2, 2, 1] {

@@ -160,11 +160,11 @@ impl Counts {
     /// # Panics
     /// When a decoder has lost count, which is a defect of the decoder whatever the input.
     pub fn assert_balanced(&self) {
-        let told = self.flows + self.options + self.skips.records();
-        assert_eq!(self.records, told, "every record found is a flow, an option or a skip");
+        let accounted = self.flows + self.options + self.skips.records();
+        assert_eq!(self.records, accounted, "every record found is a flow, an option or a skip");
         let Bytes { taken, headers, templates, records, padding, held, skipped } = self.bytes;
-        let told = headers + templates + records + padding + held + skipped;
-        assert_eq!(taken, told, "every byte taken has its place");
+        let accounted = headers + templates + records + padding + held + skipped;
+        assert_eq!(taken, accounted, "every byte taken has its place");
     }
 
     /// Records given: one for each flow, and one more for each biflow with a reverse half.

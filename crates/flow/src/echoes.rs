@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_to_answer_is_not_waited_for() {
+    fn packets_that_require_no_answer_are_not_waited_for() {
         let mut echoes = Echoes::new(10, 10);
         see(&mut echoes, 1_000, true, 0, (1, 70));
         see(&mut echoes, 9_000, false, 10, (71, 1));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_that_was_lost_is_no_long_round_trip() {
+    fn a_lost_echo_gives_no_long_round_trip() {
         let mut echoes = Echoes::new(10, 10);
         see(&mut echoes, 1_000, true, 100, (1, 70));
         see(&mut echoes, 2_000, true, 100, (2, 70));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_and_what_is_not_kept_is_counted() {
+    fn the_oldest_entry_is_evicted_and_surplus_samples_are_counted() {
         let mut echoes = Echoes::new(1, 1);
         for turn in 0..3u64 {
             see(&mut echoes, turn * 10_000, true, 100, (1, 70));

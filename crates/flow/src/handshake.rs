@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_no_round_trip() {
+    fn unrelated_segments_give_no_round_trip() {
         let mut handshakes = Handshakes::new(10, 10);
         let ends = ends(1_000);
         see(&mut handshakes, 0, ends, (ACK, 6, 10));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_that_goes_on_in_another_input_is_none() {
+    fn an_opening_continued_in_another_input_gives_no_round_trip() {
         let mut handshakes = Handshakes::new(10, 10);
         let ends = ends(1_000);
         see(&mut handshakes, 0, ends, (SYN, 5, 0));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_and_what_is_not_kept_is_counted() {
+    fn the_oldest_entry_is_evicted_and_surplus_samples_are_counted() {
         let mut handshakes = Handshakes::new(2, 1);
         for port in 1..=3 {
             see(&mut handshakes, port.into(), ends(port), (SYN, 5, 0));

@@ -156,7 +156,7 @@ mod tests {
 
     /// Keys chosen to collide under the public stable hash do not collide in a table.
     #[test]
-    fn nobody_knows_who_stands_together() {
+    fn hash_collisions_in_the_table_cannot_be_predicted() {
         let key = |ports: u32| {
             let key = FlowKey {
                 source: Ipv4Addr::UNSPECIFIED.into(),

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_loss_from_overtaking_and_restarts() {
+    fn loss_reordering_and_restarts_are_distinguished() {
         let mut sequences = Sequences::new();
         sequences.observe(&datagram(0, u32::MAX - 29, 30, 5_000_000));
         sequences.observe(&datagram(0, 0, 30, 5_001_000));

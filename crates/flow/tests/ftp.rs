@@ -17,7 +17,7 @@ const ACK: u8 = 0x10;
 const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Two ends of a connection that write packets with correct sequence numbers into a trace.
-struct Talk {
+struct Conversation {
     ends: [SocketAddr; 2],
     next: [u32; 2],
 }
@@ -52,7 +52,7 @@ impl Trace {
     }
 }
 
-impl Talk {
+impl Conversation {
     fn send(&mut self, trace: &mut Trace, from: usize, flags: u8, payload: &[u8]) {
         let segment = Tcp {
             sequence: self.next[from],
@@ -66,13 +66,13 @@ impl Talk {
         self.next[from] = self.next[from].wrapping_add(payload.len() as u32 + marks);
     }
 
-    fn open(trace: &mut Trace, opener: &str, other: &str) -> Talk {
+    fn open(trace: &mut Trace, opener: &str, other: &str) -> Conversation {
         let ends = [opener.parse().unwrap(), other.parse().unwrap()];
-        let mut talk = Talk { ends, next: [u32::MAX - 40, 77_000] };
-        talk.send(trace, 0, SYN, &[]);
-        talk.send(trace, 1, SYN | ACK, &[]);
-        talk.send(trace, 0, ACK, &[]);
-        talk
+        let mut conversation = Conversation { ends, next: [u32::MAX - 40, 77_000] };
+        conversation.send(trace, 0, SYN, &[]);
+        conversation.send(trace, 1, SYN | ACK, &[]);
+        conversation.send(trace, 0, ACK, &[]);
+        conversation
     }
 
     /// Sends `payload` and has it acknowledged.
@@ -98,12 +98,12 @@ static FILE: [u8; 20_000] = [0x55; 20_000];
 
 fn transaction() -> Trace {
     let mut trace = Trace::default();
-    let mut control = Talk::open(&mut trace, CLIENT, SERVER);
+    let mut control = Conversation::open(&mut trace, CLIENT, SERVER);
     control.say(&mut trace, 1, b"220 ready\r\n");
     control.say(&mut trace, 0, b"PORT 198,18,0,10,192,1\r\n");
     control.say(&mut trace, 1, b"200 ok\r\n");
     control.say(&mut trace, 0, b"RETR file\r\n");
-    let mut file = Talk::open(&mut trace, "198.19.0.20:20", "198.18.0.10:49153");
+    let mut file = Conversation::open(&mut trace, "198.19.0.20:20", "198.18.0.10:49153");
     control.say(&mut trace, 1, b"150 opening\r\n");
     file.say(&mut trace, 0, &FILE);
     file.close(&mut trace, 0);
@@ -152,11 +152,12 @@ fn a_reused_port_is_another_record() {
     let mut trace = Trace::default();
     for round in 0..3u32 {
         let ends = [CLIENT.parse().unwrap(), SERVER.parse().unwrap()];
-        let mut talk = Talk { ends, next: [round * 1_000_003, round * 999_983 + 5] };
-        talk.send(&mut trace, 0, SYN, &[]);
-        talk.send(&mut trace, 1, SYN | ACK, &[]);
-        talk.say(&mut trace, 0, b"hello");
-        talk.close(&mut trace, 0);
+        let mut conversation =
+            Conversation { ends, next: [round * 1_000_003, round * 999_983 + 5] };
+        conversation.send(&mut trace, 0, SYN, &[]);
+        conversation.send(&mut trace, 1, SYN | ACK, &[]);
+        conversation.say(&mut trace, 0, b"hello");
+        conversation.close(&mut trace, 0);
     }
     let records = trace.metered(MeterConfig::default());
     assert_eq!(records.len(), 6);
@@ -172,16 +173,16 @@ fn a_reused_port_is_another_record() {
 #[test]
 fn retransmissions_keepalives_and_resets_carry_no_payload() {
     let mut trace = Trace::default();
-    let mut talk = Talk::open(&mut trace, CLIENT, SERVER);
-    talk.say(&mut trace, 0, &[1; 3_000]);
-    talk.next[0] = talk.next[0].wrapping_sub(80);
-    talk.send(&mut trace, 0, ACK | PUSH, &[1; 80]);
-    talk.next[0] = talk.next[0].wrapping_sub(1);
-    talk.send(&mut trace, 0, ACK, &[0]);
-    talk.next[0] = talk.next[0].wrapping_sub(1);
-    talk.send(&mut trace, 0, ACK, &[]);
-    talk.next[0] = 0x7777_7777;
-    talk.send(&mut trace, 0, RST, b"a reason");
+    let mut conversation = Conversation::open(&mut trace, CLIENT, SERVER);
+    conversation.say(&mut trace, 0, &[1; 3_000]);
+    conversation.next[0] = conversation.next[0].wrapping_sub(80);
+    conversation.send(&mut trace, 0, ACK | PUSH, &[1; 80]);
+    conversation.next[0] = conversation.next[0].wrapping_sub(1);
+    conversation.send(&mut trace, 0, ACK, &[0]);
+    conversation.next[0] = conversation.next[0].wrapping_sub(1);
+    conversation.send(&mut trace, 0, ACK, &[]);
+    conversation.next[0] = 0x7777_7777;
+    conversation.send(&mut trace, 0, RST, b"a reason");
     let records = trace.metered(MeterConfig::default());
     assert_eq!(records.len(), 2);
     let sent = records.iter().find(|record| record.opened == Some(true)).unwrap();

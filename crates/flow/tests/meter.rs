@@ -237,7 +237,7 @@ fn agrees_with_the_naive_twin() {
 }
 
 #[test]
-fn a_stamp_far_in_the_past_or_future_does_no_harm() {
+fn a_time_stamp_far_in_the_past_or_future_is_tolerated() {
     let mut meter = Meter::new(MeterConfig { flows_max: 3, ..MeterConfig::default() });
     let mut records = Vec::new();
     let mut rng = Rng::new(3, 0, 0);

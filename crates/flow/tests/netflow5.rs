@@ -52,7 +52,7 @@ fn full() -> (Vec<FlowRecord>, Vec<u8>) {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn datagrams_round_trip() {
     let (records, bytes) = full();
     assert_eq!(bytes.len(), 24 + 30 * 48);
     assert_eq!(bytes[..4], [0, 5, 0, 30], "big-endian, whatever the host");
@@ -122,7 +122,7 @@ fn a_stream_is_split_and_its_cut_end_reported() {
 }
 
 #[test]
-fn what_version_5_cannot_say_is_refused() {
+fn records_that_version_5_cannot_represent_are_refused() {
     let (records, _) = full();
     let many = [&records[..], &records[..1]].concat();
     assert_eq!(encode(&header(), &many), Err(EncodeError::TooManyRecords(31)));

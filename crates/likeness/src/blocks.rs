@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_has_as_many_places_as_asked_for() {
+    fn a_draw_has_the_requested_size() {
         let blocks = Blocks { places: 50, block: 7 };
         for count in [0, 1, 6, 7, 8, 49, 50, 123] {
             let weights = blocks.draw(count, &mut Rng::new(2, 0, count as u64));

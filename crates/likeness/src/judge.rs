@@ -121,7 +121,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// The laws that were judged.
-    pub fn told(&self) -> impl Iterator<Item = &Likeness> {
+    pub fn judged(&self) -> impl Iterator<Item = &Likeness> {
         self.likeness.iter().filter(|one| matches!(one.verdict, Verdict::Alike | Verdict::Differs))
     }
 
@@ -143,7 +143,7 @@ struct Case {
     null: Vec<f64>,
     floor: Option<floor::Floor>,
     p: Option<f64>,
-    is_told: bool,
+    is_judged: bool,
     is_played: bool,
     differs: bool,
 }
@@ -156,7 +156,7 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
         .map(|(observed, speed)| Set::new(observed, settings.bound_ns, unseen, speed));
     let second = SecondSamples::of(&sets, settings.seed);
     let (laws, others): (Vec<&Law>, Vec<&Law>) =
-        LAWS.iter().partition(|law| original.source.tells(copy.source, law));
+        LAWS.iter().partition(|law| original.source.can_compare(copy.source, law));
     let mut cases: Vec<Case> = laws.into_iter().map(|law| Case::new(law, &sets)).collect();
     let sample = |cases: &mut [&mut Case], rounds: Range<usize>| {
         for round in rounds {
@@ -178,7 +178,7 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
     }
     correct(&mut cases);
     Judgement {
-        likeness: cases.into_iter().map(Case::told).collect(),
+        likeness: cases.into_iter().map(Case::judged).collect(),
         not_measured: others.into_iter().map(|law| law.name.to_string()).collect(),
         sessions_original: sets[0].sessions.len() as u64,
         sessions_copy: sets[1].sessions.len() as u64,
@@ -222,10 +222,10 @@ impl SecondSamples {
 /// Holm's correction: the smallest share is compared with the level divided by the number of judged laws, the
 /// next with the level divided by one less, until one is not below.
 fn correct(cases: &mut [Case]) {
-    let mut told: Vec<&mut Case> = cases.iter_mut().filter(|case| case.is_told).collect();
-    told.sort_by(|one, other| one.p.unwrap_or(1.0).total_cmp(&other.p.unwrap_or(1.0)));
-    let all = told.len();
-    for (before, case) in told.into_iter().enumerate() {
+    let mut judged: Vec<&mut Case> = cases.iter_mut().filter(|case| case.is_judged).collect();
+    judged.sort_by(|one, other| one.p.unwrap_or(1.0).total_cmp(&other.p.unwrap_or(1.0)));
+    let all = judged.len();
+    for (before, case) in judged.into_iter().enumerate() {
         if case.p.is_none_or(|p| p > LEVEL / (all - before) as f64) {
             return;
         }
@@ -253,7 +253,7 @@ impl Case {
             null: Vec::new(),
             floor: None,
             p: None,
-            is_told: false,
+            is_judged: false,
             is_played: true,
             differs: false,
         }
@@ -284,13 +284,13 @@ impl Case {
             Sampled::Sessions => self.telling.min(self.telling * sessions[1] / sessions[0].max(1)),
             _ => sessions[0].min(sessions[1]),
         };
-        self.is_told = expected >= SESSIONS_MIN && floor.median <= self.law.unit.floor_max();
+        self.is_judged = expected >= SESSIONS_MIN && floor.median <= self.law.unit.floor_max();
     }
 
     /// Does it need more second samples?
     fn is_doubtful(&self) -> bool {
         let beyond = |distance: f64| self.floor.is_some_and(|floor| distance > floor.p95);
-        self.is_told && self.distance.is_some_and(beyond)
+        self.is_judged && self.distance.is_some_and(beyond)
     }
 
     fn set_p(&mut self) {
@@ -305,13 +305,13 @@ impl Case {
     /// Rates of a copy that was played at another speed are not comparable.
     fn leave_rates_out(&mut self) {
         if self.law.sampled == Sampled::Bins {
-            (self.is_told, self.is_played) = (false, false);
+            (self.is_judged, self.is_played) = (false, false);
         }
     }
 
-    fn told(self) -> Likeness {
+    fn judged(self) -> Likeness {
         let is_within = self.distance.is_some_and(|distance| distance <= self.law.cap);
-        let verdict = match self.is_told {
+        let verdict = match self.is_judged {
             true if self.differs => Verdict::Differs,
             true if is_within => Verdict::Alike,
             _ if !self.is_played => Verdict::NotPlayed,

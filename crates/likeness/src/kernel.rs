@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn mass_counts_as_often_as_it_says() {
+    fn values_are_weighted_by_their_mass() {
         let of = |value: f64, unit: u32, mass: f64| Value { value, unit, mass };
         let values = Values::new(vec![of(1.0, 0, 3.0), of(2.0, 0, 1.0), of(4.0, 1, 4.0)]);
         assert_eq!(values.ks(&[1, 0], &[1, 1]), 0.5);

@@ -30,7 +30,7 @@ impl Source {
     }
 
     /// Can a law be measured from both, in the same way?
-    pub(crate) fn tells(self, other: Source, law: &Law) -> bool {
+    pub(crate) fn can_compare(self, other: Source, law: &Law) -> bool {
         let both = [self, other];
         match law.needs {
             Needs::Connections => true,
@@ -58,15 +58,15 @@ mod tests {
     /// Laws that cannot be measured for both sets.
     fn missing(one: Source, other: Source) -> Vec<&'static str> {
         let missing: Vec<_> =
-            LAWS.iter().filter(|law| !one.tells(other, law)).map(|law| law.name).collect();
+            LAWS.iter().filter(|law| !one.can_compare(other, law)).map(|law| law.name).collect();
         let other_way: Vec<_> =
-            LAWS.iter().filter(|law| !other.tells(one, law)).map(|law| law.name).collect();
+            LAWS.iter().filter(|law| !other.can_compare(one, law)).map(|law| law.name).collect();
         assert_eq!(missing, other_way);
         missing
     }
 
     #[test]
-    fn a_law_is_told_where_both_can_be_measured_alike() {
+    fn laws_are_compared_where_both_inputs_are_measured_alike() {
         const OF_PACKETS: [&str; 4] =
             ["packets_per_second", "bytes_per_second", "packet_size", "scaling"];
         const OF_EXCHANGES: [&str; 3] = ["exchanges", "first_speaker", "think_time"];

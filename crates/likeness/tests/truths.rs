@@ -19,19 +19,19 @@ type Alteration = fn(Vec<Connection>, u64) -> Vec<Connection>;
 
 /// How often each verdict was given on a law.
 #[derive(Debug, Default, Clone, Copy)]
-struct Said {
+struct VerdictCounts {
     alike: u64,
     differs: u64,
     too_few: u64,
 }
 
 fn seeds() -> u64 {
-    let asked = std::env::var("NILOMETER_SEEDS").ok();
-    asked.map_or(3, |text| text.parse().expect("NILOMETER_SEEDS is a number"))
+    let requested = std::env::var("NILOMETER_SEEDS").ok();
+    requested.map_or(3, |text| text.parse().expect("NILOMETER_SEEDS is a number"))
 }
 
 /// The verdicts on each law, over all seeds, for copies altered by `alter`.
-fn said(alter: Alteration) -> BTreeMap<String, Said> {
+fn counts(alter: Alteration) -> BTreeMap<String, VerdictCounts> {
     let of = |seed: u64| {
         let original = observed(Truth::USUAL.connections(2 * seed));
         let copy = observed(alter(Truth::USUAL.connections(2 * seed + 1), seed));
@@ -49,13 +49,13 @@ fn said(alter: Alteration) -> BTreeMap<String, Said> {
             .flat_map(|worker| -> Vec<_> { worker.join().expect("no panic") })
             .collect()
     });
-    let mut all: BTreeMap<String, Said> = BTreeMap::new();
+    let mut all: BTreeMap<String, VerdictCounts> = BTreeMap::new();
     for law in judged.iter().flat_map(|judgement| &judgement.likeness) {
-        let said = all.entry(law.name.clone()).or_default();
+        let counts = all.entry(law.name.clone()).or_default();
         match law.verdict {
-            Verdict::Alike => said.alike += 1,
-            Verdict::Differs => said.differs += 1,
-            Verdict::TooFew | Verdict::NotPlayed => said.too_few += 1,
+            Verdict::Alike => counts.alike += 1,
+            Verdict::Differs => counts.differs += 1,
+            Verdict::TooFew | Verdict::NotPlayed => counts.too_few += 1,
         }
     }
     all
@@ -63,19 +63,19 @@ fn said(alter: Alteration) -> BTreeMap<String, Said> {
 
 #[test]
 fn a_second_sample_is_alike() {
-    let all = said(|copy, _| copy);
+    let all = counts(|copy, _| copy);
     println!("{all:#?}");
-    let told = all.values().filter(|said| said.too_few * 2 < seeds()).count();
-    assert!(told >= 12, "{told} laws are told");
-    for (law, said) in &all {
-        assert!(said.differs <= (seeds() * 5).div_ceil(100), "{law}: {said:?}");
+    let reported = all.values().filter(|counts| counts.too_few * 2 < seeds()).count();
+    assert!(reported >= 12, "{reported} laws are told");
+    for (law, counts) in &all {
+        assert!(counts.differs <= (seeds() * 5).div_ceil(100), "{law}: {counts:?}");
     }
 }
 
 /// With packets of clients alone, no law measures what servers sent, and what clients sent is judged as
 /// usual.
 #[test]
-fn what_was_not_seen_is_in_no_law() {
+fn unseen_directions_enter_no_law() {
     let one_sided = |seed| {
         let mut connections = Truth::USUAL.connections(seed);
         connections.iter_mut().for_each(|one| one.carried[1].packets = 0);
@@ -110,7 +110,7 @@ fn probes_make_no_capture_of_one_direction() {
 /// Starts ten times as close together, as requested: gaps and arrivals match the original's, and rates are not
 /// compared.
 #[test]
-fn a_faster_copy_is_told_by_the_originals_clock() {
+fn a_faster_copy_is_compared_on_the_originals_clock() {
     let original = observed(Truth::USUAL.connections(1));
     let mut connections = Truth::USUAL.connections(2);
     let first_ns = connections[0].start_ns;
@@ -119,16 +119,16 @@ fn a_faster_copy_is_told_by_the_originals_clock() {
         (one.start_ns, one.end_ns) = (one.start_ns - moved_ns, one.end_ns - moved_ns);
     }
     let copy = observed(connections);
-    let asked = judge(&original, &copy, &Settings { speed: 10.0, ..Settings::default() });
+    let requested = judge(&original, &copy, &Settings { speed: 10.0, ..Settings::default() });
     let unasked = judge(&original, &copy, &Settings::default());
     for law in ["gap", "session_arrivals", "gap_correlation", "sources", "size_answered"] {
-        assert_eq!(asked.of(law).expect("a law").verdict, Verdict::Alike, "{law}");
+        assert_eq!(requested.of(law).expect("a law").verdict, Verdict::Alike, "{law}");
     }
     for law in ["gap", "session_arrivals"] {
         assert_eq!(unasked.of(law).expect("a law").verdict, Verdict::Differs, "{law}");
     }
     for law in ["packets_per_second", "bytes_per_second", "scaling"] {
-        assert_eq!(asked.of(law).expect("a law").verdict, Verdict::NotPlayed, "{law}");
+        assert_eq!(requested.of(law).expect("a law").verdict, Verdict::NotPlayed, "{law}");
     }
 }
 
@@ -192,15 +192,15 @@ const ALTERATIONS: [(&str, Alteration, &str, &[&str]); 6] = [
 ];
 
 #[test]
-fn each_alteration_is_found_in_its_own_law_and_no_other() {
+fn each_alteration_is_found_in_its_own_law_only() {
     for (name, alter, own, touched) in ALTERATIONS {
-        let all = said(alter);
+        let all = counts(alter);
         println!("{name}: {all:#?}");
         assert!(all[own].differs * 100 >= seeds() * 95, "{name}: {own}: {:?}", all[own]);
-        for (law, said) in
+        for (law, counts) in
             all.iter().filter(|(law, _)| !touched.contains(&law.as_str()) && *law != own)
         {
-            assert!(said.differs <= (seeds() * 5).div_ceil(100), "{name}: {law}: {said:?}");
+            assert!(counts.differs <= (seeds() * 5).div_ceil(100), "{name}: {law}: {counts:?}");
         }
     }
 }

@@ -205,8 +205,8 @@ pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
     let _ = bpf(PROG_LOAD, &attributes);
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]);
-    let said: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
-    let last = &said[said.len().saturating_sub(8)..];
+    let lines: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(8)..];
     Err(anyhow!("cannot load a BPF program: {error}; verifier: {}", last.join(" | ")))
 }
 

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_time_of_another_thread_is_its_own() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let worker = std::thread::spawn(move || {
             let before = thread_time();
@@ -93,10 +93,10 @@ mod tests {
             while thread_time() < before + Duration::from_millis(20) {
                 mix = std::hint::black_box(mix.wrapping_mul(31));
             }
-            tell.send((thread_id(), thread_time())).expect("heard");
+            sender.send((thread_id(), thread_time())).expect("heard");
             let _ = ended.recv();
         });
-        let (id, own) = told.recv().expect("said");
+        let (id, own) = receiver.recv().expect("said");
         let found = thread_time_of(id).expect("it lives");
         assert!(found >= own && found < own + Duration::from_millis(10), "{found:?} {own:?}");
         assert!(thread_time_of(thread_id()).expect("this one") >= Duration::ZERO);

@@ -20,7 +20,7 @@ use super::namespace::Namespace;
 pub struct Daemon {
     child: Child,
     watcher: Child,
-    _told: PipeWriter,
+    _stdin: PipeWriter,
 }
 
 /// A watcher: a shell that reads a process number from a pipe and kills that process at the pipe's end of
@@ -35,7 +35,7 @@ fn watcher() -> Result<(Child, PipeWriter)> {
 }
 
 /// Writes this process's number and a line's end; for use between fork and exec.
-fn tell_number(pipe: libc::c_int) -> bool {
+fn write_process_id(pipe: libc::c_int) -> bool {
     // SAFETY: getpid takes nothing and cannot fail.
     let mut number = unsafe { libc::getpid() };
     let mut digits = [b'\n'; 12];
@@ -61,9 +61,9 @@ impl Daemon {
         (namespace, mounts): (&Namespace, &Mounts),
         what: &str,
     ) -> Result<Daemon> {
-        let (mut watcher, told) = watcher()?;
+        let (mut watcher, stdin) = watcher()?;
         let network = namespace.as_fd().as_raw_fd();
-        let (mounts, pipe) = (mounts.as_fd().as_raw_fd(), told.as_raw_fd());
+        let (mounts, pipe) = (mounts.as_fd().as_raw_fd(), stdin.as_raw_fd());
         // SAFETY: between fork and exec only setns, prctl, getpid and write are called, which take integers
         // and a live slice; the descriptors are open in the child as they are here.
         unsafe {
@@ -71,7 +71,7 @@ impl Daemon {
                 let enters = libc::setns(network, libc::CLONE_NEWNET) == 0
                     && libc::setns(mounts, libc::CLONE_NEWNS) == 0
                     && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0;
-                if enters && tell_number(pipe) {
+                if enters && write_process_id(pipe) {
                     return Ok(());
                 }
                 Err(std::io::Error::last_os_error())
@@ -83,7 +83,7 @@ impl Daemon {
             let _ = watcher.kill();
             watcher.wait().context("a shell cannot be ended")?;
         }
-        Ok(Daemon { child: child?, watcher, _told: told })
+        Ok(Daemon { child: child?, watcher, _stdin: stdin })
     }
 
     /// Whether it has ended by itself.
@@ -122,27 +122,27 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn who_is_watched_ends_with_us_and_not_before() {
+    fn a_watched_process_ends_with_its_parent_and_not_before() {
         let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a process");
-        let (mut shell, mut told) = watcher().expect("a shell");
-        writeln!(told, "{}", sleeper.id()).expect("it listens");
+        let (mut shell, mut stdin) = watcher().expect("a shell");
+        writeln!(stdin, "{}", sleeper.id()).expect("it listens");
         thread::sleep(Duration::from_millis(50));
         assert!(sleeper.try_wait().expect("ours").is_none());
         // As the kernel does with our end of the pipe when we are killed.
-        drop(told);
+        drop(stdin);
         assert_eq!(sleeper.wait().expect("ours").signal(), Some(libc::SIGKILL));
         shell.wait().expect("ours");
         let child = Command::new("sleep").arg("60").spawn().expect("a process");
-        let (watcher, told) = watcher().expect("a shell");
-        let mut daemon = Daemon { child, watcher, _told: told };
+        let (watcher, stdin) = watcher().expect("a shell");
+        let mut daemon = Daemon { child, watcher, _stdin: stdin };
         daemon.kill();
         assert!(daemon.child.try_wait().expect("ours").is_some());
     }
 
     #[test]
-    fn who_watches_is_told_a_number_in_digits() {
+    fn the_watcher_gets_a_process_id_in_digits() {
         let (mut read, write) = std::io::pipe().expect("a pipe");
-        assert!(tell_number(write.as_raw_fd()));
+        assert!(write_process_id(write.as_raw_fd()));
         drop(write);
         let mut text = String::new();
         std::io::Read::read_to_string(&mut read, &mut text).expect("text");

@@ -195,7 +195,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn waits_no_less_than_it_is_told() {
+    fn waits_no_less_than_requested() {
         let _prompt = PromptTimers::new();
         let mut epoll = Epoll::new().unwrap();
         let before = Instant::now();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_the_key_it_was_given_until_told_to_forget() {
+    fn reports_the_registered_key_until_removed() {
         let mut epoll = Epoll::new().unwrap();
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         epoll.add(near.as_fd(), READABLE | PEER_CLOSED, 0xFACE_0000_0001).unwrap();

@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn processors_are_kept_awake_for_timed_threads_alone() {
         assert_eq!(AwakeProcessors::for_class(Class::Ordinary).to_string(), "halted");
-        let said = AwakeProcessors::for_class(Class::RealTime).to_string();
+        let text = AwakeProcessors::for_class(Class::RealTime).to_string();
         assert!(
-            said == "kept awake" || said.starts_with("halted (/dev/cpu_dma_latency: "),
-            "{said}"
+            text == "kept awake" || text.starts_with("halted (/dev/cpu_dma_latency: "),
+            "{text}"
         );
     }
 }

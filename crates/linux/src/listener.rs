@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_the_buffer_full_is_counted_and_the_rest_is_heard() {
+    fn datagrams_dropped_at_a_full_buffer_are_counted_and_the_rest_received() {
         let mut listener =
             Listener::open("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let socket = socket2::SockRef::from(&listener.socket);
@@ -132,13 +132,13 @@ mod tests {
         for _ in 0..500 {
             sender.send_to(&[7; 1_000], to).expect("loopback");
         }
-        let (mut heard, mut buffer) = (0, [0; 2_000]);
+        let (mut taken, mut buffer) = (0, [0; 2_000]);
         while let Some((length, from)) = listener.receive(&mut buffer, false).expect("a socket") {
             assert_eq!((length, from), (1_000, sender.local_addr().expect("an address")));
-            heard += 1;
+            taken += 1;
         }
         let dropped = listener.dropped().expect("a count");
-        assert!(heard > 0 && dropped > 0 && heard + dropped == 500, "{heard} and {dropped}");
+        assert!(taken > 0 && dropped > 0 && taken + dropped == 500, "{taken} and {dropped}");
         assert_eq!(listener.dropped().expect("a count"), dropped, "each once");
         assert!(listener.receive(&mut buffer, true).expect("a socket").is_none());
     }

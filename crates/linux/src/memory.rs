@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_there_whatever_the_others_do() {
+    fn a_reserve_is_available_under_any_load_of_others() {
         let mut memory = memory(100, 10);
         let (greedy, quiet) = (memory.open_account(20).unwrap(), memory.open_account(30).unwrap());
         assert_eq!(std::iter::from_fn(|| memory.supply(greedy)).count(), 20 + 40);

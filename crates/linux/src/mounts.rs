@@ -95,7 +95,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn what_is_in_them_is_seen_inside_alone() {
+    fn private_mounts_are_seen_inside_only() {
         if privilege() != Privilege::Root {
             return println!("skipped: mounts of one's own: only root has them without more ado");
         }

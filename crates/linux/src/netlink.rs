@@ -273,8 +273,8 @@ impl Netlink {
 
     /// The kernel's neighbour table of the namespace, for all interfaces.
     pub(super) fn neighbours(&mut self) -> Result<Vec<NeighbourMessage>> {
-        let asked = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
-        let answers = self.request(asked, NLM_F_DUMP).context("cannot list the neighbours")?;
+        let requested = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let answers = self.request(requested, NLM_F_DUMP).context("cannot list the neighbours")?;
         let neighbour = |answer| match answer {
             RouteNetlinkMessage::NewNeighbour(found) => Some(found),
             _ => None,

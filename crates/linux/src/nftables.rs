@@ -12,8 +12,8 @@ pub const STATEFUL: &str = include_str!("../../../examples/firewall.nft");
 
 /// Whether the program that loads rules is on this machine.
 pub fn is_installed() -> bool {
-    let asked = Command::new("nft").arg("--version").output();
-    asked.is_ok_and(|told| told.status.success())
+    let ran = Command::new("nft").arg("--version").output();
+    ran.is_ok_and(|output| output.status.success())
 }
 
 /// Loads rules, in the language of `nft -f`, into a namespace; `from` names them.
@@ -37,9 +37,9 @@ pub fn load(namespace: &Namespace, rules: &str, from: &str) -> Result<()> {
         if ended.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let error = said.lines().find(|line| line.contains("Error:"));
-        let first = error.or(said.lines().next()).unwrap_or("without a word");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let error = stderr.lines().find(|line| line.contains("Error:"));
+        let first = error.or(stderr.lines().next()).unwrap_or("without a word");
         bail!("nft does not take the rules of {from}: {}", first.replace("/dev/stdin:", "line "))
     })
 }

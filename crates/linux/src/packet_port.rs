@@ -180,9 +180,9 @@ impl PacketPort {
         truncated: bool,
         tag: Option<[u8; 4]>,
     ) -> Option<Packet> {
-        let said = virtio_header::read(memory.head_room_mut(&packet, HEADER_BYTES));
+        let metadata = virtio_header::read(memory.head_room_mut(&packet, HEADER_BYTES));
         let too_long = u32::from(packet.bytes) > self.interface.frame_bytes_max();
-        if truncated || too_long || said.is_unsegmented {
+        if truncated || too_long || metadata.is_unsegmented {
             self.statistics.rx_oversize += 1;
             return None;
         }
@@ -195,7 +195,7 @@ impl PacketPort {
             frame.copy_within(4..16, 0);
             frame[12..16].copy_from_slice(&tag);
         }
-        self.statistics.rx_partial_checksum += u64::from(said.needs_checksum);
+        self.statistics.rx_partial_checksum += u64::from(metadata.needs_checksum);
         self.statistics.rx_packets += 1;
         self.statistics.rx_bytes += u64::from(packet.bytes);
         Some(packet)
@@ -256,9 +256,9 @@ impl PortIo for PacketPort {
         let before = batch.len();
         let mut left = max;
         while left > 0 {
-            let asked = left.min(BATCH);
-            match self.receive_batch(memory, batch, asked) {
-                Ok(count) if count == asked => left -= count,
+            let wanted = left.min(BATCH);
+            match self.receive_batch(memory, batch, wanted) {
+                Ok(count) if count == wanted => left -= count,
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -366,7 +366,7 @@ fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
     const DEFAULT_TYPE: u16 = 0x8100;
     // SAFETY: the kernel filled the live control buffer that the header names, and its length;
     // the macros stay within that. What they point to may be unaligned and is read as such.
-    let said: libc::tpacket_auxdata = unsafe {
+    let metadata: libc::tpacket_auxdata = unsafe {
         let control = libc::CMSG_FIRSTHDR(header);
         let is_ours = !control.is_null()
             && (*control).cmsg_level == libc::SOL_PACKET
@@ -378,12 +378,12 @@ fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
         }
         libc::CMSG_DATA(control).cast::<libc::tpacket_auxdata>().read_unaligned()
     };
-    if said.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+    if metadata.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
     }
-    let known = said.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    let [a, b] = if known { said.tp_vlan_tpid } else { DEFAULT_TYPE }.to_be_bytes();
-    let [c, d] = said.tp_vlan_tci.to_be_bytes();
+    let known = metadata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = if known { metadata.tp_vlan_tpid } else { DEFAULT_TYPE }.to_be_bytes();
+    let [c, d] = metadata.tp_vlan_tci.to_be_bytes();
     Some([a, b, c, d])
 }
 

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_odd_is_left_alone() {
+    fn truncated_and_random_frames_are_left_alone() {
         let mut rng = Rng::new(7, 2, 1);
         for _ in 0..200 {
             let Sample { frame, expected, .. } = sample(&mut rng);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_prefix() {
+    fn invalid_prefixes_are_refused() {
         for text in ["", "198.18.0.0", "198.18.0.0/33", "fd00::/129", "198.18.0.1/16", "a/8"] {
             let error = text.parse::<Prefix>().expect_err(text).to_string();
             assert!(!error.contains('\n'), "{error}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_which_blocks_meet() {
+    fn detects_overlapping_blocks() {
         let (wide, inner) = (prefix("198.18.0.0/15"), prefix("198.19.0.0/16"));
         assert!(wide.covers(&inner) && !inner.covers(&wide));
         assert!(wide.overlaps(&inner) && inner.overlaps(&wide));

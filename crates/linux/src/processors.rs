@@ -45,19 +45,19 @@ impl Awake {
         let mut awake = Awake { is_over: Arc::default(), threads: Vec::new() };
         for processor in allowed()? {
             let is_over = Arc::clone(&awake.is_over);
-            let (told, hears) = mpsc::sync_channel(1);
+            let (sender, receiver) = mpsc::sync_channel(1);
             let spins = move || {
                 let begun = lowest_class().and_then(|()| stay_at(None, processor));
                 let is_good = begun.is_ok();
                 // (The caller waits for this message.)
-                let _ = told.send(begun.map(|()| thread_id()));
+                let _ = sender.send(begun.map(|()| thread_id()));
                 while is_good && !is_over.load(Relaxed) {
                     (0..SPINS).for_each(|_| hint::spin_loop());
                 }
             };
             let thread = thread::Builder::new().name(format!("awake/{processor}")).spawn(spins);
             let thread = thread.context(step)?;
-            let id = hears.recv().context(step)?.context(step)?;
+            let id = receiver.recv().context(step)?.context(step)?;
             awake.threads.push((id, thread));
         }
         Ok(awake)
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_awake_and_whoever_has_work_goes_first() {
+    fn processors_are_kept_awake_by_idle_class_threads() {
         let awake = Awake::begin().expect("threads");
         let processors = sched_getaffinity(None).expect("processors").count() as usize;
         assert_eq!(awake.threads.len(), processors);

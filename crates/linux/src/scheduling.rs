@@ -163,14 +163,14 @@ impl Timed {
     /// When there can be no further thread.
     pub fn guarded(mut self) -> io::Result<Timed> {
         let (end, ended) = channel();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let threads = Arc::clone(&self.threads);
         let class = self.class;
         let watch = move || {
             let is_allowed =
                 class == Class::RealTime && set_class(thread_id(), Class::RealTime, GUARD).is_ok();
             // (The caller waits for this message.)
-            let _ = tell.send(is_allowed);
+            let _ = sender.send(is_allowed);
             let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
             let mut looked = Instant::now();
             while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
@@ -180,7 +180,7 @@ impl Timed {
             }
         };
         let guard = thread::Builder::new().name("guard".into()).spawn(watch)?;
-        self.is_allowed = told.recv().unwrap_or(false);
+        self.is_allowed = receiver.recv().unwrap_or(false);
         self.guard = Some((end, guard));
         Ok(self)
     }
@@ -406,16 +406,16 @@ mod tests {
             // As many as there are processors, and one that sleeps.
             let spinning: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from))
                 .map(|_| {
-                    let (tell, told) = channel();
+                    let (sender, receiver) = channel();
                     let (timed, over) = (&timed, &over);
                     scope.spawn(move || {
                         timed.enter(Role::Client);
-                        tell.send(thread_id()).expect("it is heard");
+                        sender.send(thread_id()).expect("it is heard");
                         while !over.load(Ordering::Relaxed) {
                             std::hint::spin_loop();
                         }
                     });
-                    told.recv().expect("its number")
+                    receiver.recv().expect("its number")
                 })
                 .collect();
             timed.enter(Role::Router);
@@ -447,7 +447,7 @@ mod tests {
 
     /// As an ordinary user whose limit of real-time priorities allows it (`ulimit -r 3`).
     #[test]
-    fn who_may_only_by_a_limit_is_taken_out_of_the_class_as_well() {
+    fn a_thread_allowed_by_rlimit_is_demoted_as_well() {
         let most = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
         let work = move || {
             // SAFETY: the pointer is to a struct of ours, which the kernel reads.
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_for_a_processor_says_so() {
+    fn run_queue_wait_is_read_for_existing_threads() {
         let waits = run_queue_wait(thread_id()).expect("Linux says so");
         assert!(run_queue_wait(thread_id()).expect("again") >= waits);
         assert_eq!(run_queue_wait(5_000_000), None);

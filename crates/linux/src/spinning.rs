@@ -42,7 +42,7 @@ impl Spinning {
             return false;
         }
         let now = now();
-        let since = self.asked_at.replace(now).map_or(Duration::ZERO, |asked| now - asked);
+        let since = self.asked_at.replace(now).map_or(Duration::ZERO, |earlier| now - earlier);
         let since_ns = since.as_nanos().min(CREDIT_MAX_NS as u128) as i64;
         let spun_ns = if self.spins { since_ns } else { 0 };
         self.credit_ns += since_ns * SHARE_PERCENT / 100 - spun_ns;

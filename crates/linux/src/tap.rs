@@ -164,14 +164,14 @@ impl PortIo for TapPort {
                 Err(_) if batch.len() > before => break,
                 Err(error) => return Err(self.interface.note_failure("receive from", error)),
             };
-            let said = virtio_header::read(memory.head_room_mut(&packet, HEADER_BYTES));
+            let metadata = virtio_header::read(memory.head_room_mut(&packet, HEADER_BYTES));
             let too_long = u32::from(packet.bytes) > self.interface.frame_bytes_max();
-            if too_long || said.is_unsegmented {
+            if too_long || metadata.is_unsegmented {
                 self.statistics.rx_oversize += 1;
                 memory.give(packet);
                 continue;
             }
-            self.statistics.rx_partial_checksum += u64::from(said.needs_checksum);
+            self.statistics.rx_partial_checksum += u64::from(metadata.needs_checksum);
             self.statistics.rx_packets += 1;
             self.statistics.rx_bytes += u64::from(packet.bytes);
             batch.push(packet);

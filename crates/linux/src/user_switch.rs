@@ -178,8 +178,8 @@ impl Room {
         let path = program(name).with_context(|| format!("{name} is not installed"))?;
         let output = Command::new(path).args(words).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot start {name}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{name}: {}", said.trim().replace('\n', "; "));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{name}: {}", stderr.trim().replace('\n', "; "));
         Ok(())
     }
 }

@@ -70,10 +70,10 @@ impl CodeServer {
         let index = self.index()?;
         let entry = index.find(name, version)?;
         let bytes = self.get(&entry.file, ARTEFACT_BYTES_MAX)?;
-        let (found, said) = (bytes.len() as u64, entry.bytes);
+        let (found, listed) = (bytes.len() as u64, entry.bytes);
         ensure!(
-            found == said,
-            "{self}{}: {found} bytes came, and the index says {said}",
+            found == listed,
+            "{self}{}: {found} bytes came, and the index says {listed}",
             entry.file
         );
         Ok(bytes)

@@ -75,11 +75,11 @@ struct NativeInstance<P>(Running<P>);
 
 /// What a call returns, or that it panicked. (What it left half-done is the instance's alone, which is called no more.)
 fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Fault> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|why| Fault::Panic(said(&*why)))
+    catch_unwind(AssertUnwindSafe(call)).map_err(|why| Fault::Panic(panic_message(&*why)))
 }
 
 /// What a panic said.
-fn said(why: &(dyn Any + Send)) -> String {
+fn panic_message(why: &(dyn Any + Send)) -> String {
     let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| why.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "it does not say why".to_owned())
@@ -127,8 +127,8 @@ impl<P: Plugin> NativeInstance<P> {
 const _: () = assert!(PUSHED_MAX <= ROUTER_PUSHED_MAX);
 
 /// What a plugin says of labels, as the router takes it.
-fn label_verdict(said: &LabelDecision) -> LabelVerdict {
-    match said {
+fn label_verdict(decision: &LabelDecision) -> LabelVerdict {
+    match decision {
         LabelDecision::Relabel(change) => {
             let mut pushed = LabelStack::default();
             change.pushed().iter().for_each(|entry| _ = pushed.push(entry.to_bytes()));

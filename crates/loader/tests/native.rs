@@ -49,9 +49,9 @@ fn instance(configuration: &str) -> Box<dyn Instance> {
     Native::<Panics>::new().instantiate(configuration, 1).expect("an instance")
 }
 
-fn said(outcome: Result<impl std::fmt::Debug, Fault>) -> String {
+fn line(outcome: Result<impl std::fmt::Debug, Fault>) -> String {
     match outcome {
-        Err(Fault::Panic(said)) => said,
+        Err(Fault::Panic(line)) => line,
         other => panic!("{other:?}"),
     }
 }
@@ -70,7 +70,7 @@ fn a_native_plugin_that_panics_is_caught_with_its_reason() {
     let mut effects = Effects::default();
     let outcome = instance.process(Time::ZERO, &mut batch, &mut effects);
     let (dropped, changed) = (batch.dropped(), batch.changed());
-    assert_eq!(said(outcome), "index out of bounds: the len is 20 but the index is 80");
+    assert_eq!(line(outcome), "index out of bounds: the len is 20 but the index is 80");
     assert!(dropped.is_empty());
     // The first and the third were changed; what it did to the fourth, at which it panicked, is unknown.
     assert_eq!(changed.iter().collect::<Vec<_>>(), [0, 2, 3]);
@@ -82,12 +82,12 @@ fn a_native_plugin_that_panics_is_caught_with_its_reason() {
 #[test]
 fn other_calls_that_panic_are_caught_as_well() {
     let mut effects = Effects::default();
-    let asked = instance("").handle_message(Time::ZERO, "", &mut effects);
-    assert!(said(asked).contains("byte index 1"), "the message is empty");
+    let answer = instance("").handle_message(Time::ZERO, "", &mut effects);
+    assert!(line(answer).contains("byte index 1"), "the message is empty");
     let timed = instance("").handle_timeout(Time::ZERO, &mut effects);
-    assert_eq!(said(timed), "it does not say why");
+    assert_eq!(line(timed), "it does not say why");
     match Native::<Panics>::new().instantiate("new", 1).err() {
-        Some(Refusal::Fault(Fault::Panic(said))) => assert!(said.contains("as it was configured")),
+        Some(Refusal::Fault(Fault::Panic(line))) => assert!(line.contains("as it was configured")),
         other => panic!("{other:?}"),
     }
 }

@@ -32,9 +32,9 @@ fn a_new_plugin_passes_its_own_test_without_a_network() {
         .env_remove("RUSTFLAGS")
         .output()
         .expect("cargo");
-    let said = String::from_utf8_lossy(&tested.stderr);
-    assert!(tested.status.success(), "{said}");
-    assert!(!said.contains("warning"), "{said}");
+    let stderr = String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success(), "{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
 }
 
 #[test]

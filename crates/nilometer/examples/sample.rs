@@ -32,20 +32,20 @@ const S: Side = Side::Server;
 
 /// What one connection does, in the making.
 #[derive(Default)]
-struct Talk {
+struct ConnectionSteps {
     steps: Vec<Step>,
     sent: [u64; 2],
     lasts_s: f64,
 }
 
-impl Talk {
+impl ConnectionSteps {
     fn act(&mut self, by: Side, pause_s: f64, act: Act) {
         let pause_ns = (pause_s * 1e9) as u64;
         self.lasts_s += pause_s;
         self.steps.push(Step { by, awaits: self.sent[by.other().index()], pause_ns, act });
     }
 
-    fn say(&mut self, by: Side, pause_s: f64, bytes: f64) -> &mut Talk {
+    fn say(&mut self, by: Side, pause_s: f64, bytes: f64) -> &mut ConnectionSteps {
         let bytes = bytes.clamp(1.0, FILE_MAX_BYTES) as u64;
         let segments = bytes.div_ceil(FULL_BYTES) as u32;
         // A segment every millisecond or so, as on an access link.
@@ -55,7 +55,7 @@ impl Talk {
         self
     }
 
-    fn fin(&mut self, by: Side, pause_s: f64) -> &mut Talk {
+    fn fin(&mut self, by: Side, pause_s: f64) -> &mut ConnectionSteps {
         self.act(by, pause_s, Act::Fin);
         self.sent[by.index()] += 1;
         self
@@ -80,63 +80,77 @@ const SERVICES: [(u16, f64); 8] = [
 const REFUSING: u16 = 8080;
 const SILENT: u16 = 23;
 
-fn talk(service: u16, rng: &mut Rng) -> Talk {
-    let mut talk = Talk::default();
+fn conversation(service: u16, rng: &mut Rng) -> ConnectionSteps {
+    let mut conversation = ConnectionSteps::default();
     match service {
-        443 => web(&mut talk, rng),
+        443 => web(&mut conversation, rng),
         80 => {
-            talk.say(C, 0.002, 150.0 + 300.0 * rng.unit());
+            conversation.say(C, 0.002, 150.0 + 300.0 * rng.unit());
             let answers = lognormal(rng, 7.0, 1.1);
-            talk.say(S, 0.003 + rng.exponential(0.02), answers).close(S, rng.exponential(0.01));
+            conversation
+                .say(S, 0.003 + rng.exponential(0.02), answers)
+                .close(S, rng.exponential(0.01));
         }
-        25 => mail(&mut talk, rng),
+        25 => mail(&mut conversation, rng),
         6379 => {
             let (asks, answers) = (30.0 + 50.0 * rng.unit(), 5.0 + 80.0 * rng.unit());
-            talk.say(C, 0.0002, asks).say(S, rng.exponential(0.01), answers);
-            talk.close(C, rng.exponential(0.005));
+            conversation.say(C, 0.0002, asks).say(S, rng.exponential(0.01), answers);
+            conversation.close(C, rng.exponential(0.005));
         }
-        22 => terminal(&mut talk, rng),
+        22 => terminal(&mut conversation, rng),
         79 => {
             // The client is done before it is answered.
-            talk.say(C, 0.002, 20.0).fin(C, 0.001);
-            talk.say(S, 0.01, 500.0 + 4_000.0 * rng.unit()).fin(S, 0.001);
+            conversation.say(C, 0.002, 20.0).fin(C, 0.001);
+            conversation.say(S, 0.01, 500.0 + 4_000.0 * rng.unit()).fin(S, 0.001);
         }
         _ => {}
     }
-    talk
+    conversation
 }
 
-fn web(talk: &mut Talk, rng: &mut Rng) {
-    talk.say(C, 0.0002, 517.0).say(S, rng.exponential(0.02), 2_800.0 + 1_400.0 * rng.unit());
-    talk.say(C, rng.exponential(0.01), 80.0);
+fn web(conversation: &mut ConnectionSteps, rng: &mut Rng) {
+    conversation.say(C, 0.0002, 517.0).say(
+        S,
+        rng.exponential(0.02),
+        2_800.0 + 1_400.0 * rng.unit(),
+    );
+    conversation.say(C, rng.exponential(0.01), 80.0);
     for turn in 0..1 + rng.below(4) {
         let thinks_s = if turn == 0 { 0.0002 } else { 0.02 + rng.exponential(0.15) };
-        talk.say(C, thinks_s, 250.0 + rng.exponential(300.0));
-        talk.say(S, 0.002 + rng.exponential(0.03), lognormal(rng, 6.6, 1.2));
+        conversation.say(C, thinks_s, 250.0 + rng.exponential(300.0));
+        conversation.say(S, 0.002 + rng.exponential(0.03), lognormal(rng, 6.6, 1.2));
     }
     match rng.below(10) {
-        0 => talk.act(C, 0.05, Act::Reset),
-        1 => talk.act(S, 0.05, Act::Reset),
-        2..5 => talk.close(S, rng.exponential(0.1)),
-        _ => talk.close(C, rng.exponential(0.03)),
+        0 => conversation.act(C, 0.05, Act::Reset),
+        1 => conversation.act(S, 0.05, Act::Reset),
+        2..5 => conversation.close(S, rng.exponential(0.1)),
+        _ => conversation.close(C, rng.exponential(0.03)),
     }
 }
 
-fn mail(talk: &mut Talk, rng: &mut Rng) {
-    talk.say(S, 0.01, 60.0);
+fn mail(conversation: &mut ConnectionSteps, rng: &mut Rng) {
+    conversation.say(S, 0.01, 60.0);
     for (asks, answers) in [(22.0, 140.0), (38.0, 14.0), (34.0, 14.0), (6.0, 37.0)] {
-        talk.say(C, 0.02 * (0.5 + rng.unit()), asks).say(S, 0.02 * rng.unit(), answers);
+        conversation.say(C, 0.02 * (0.5 + rng.unit()), asks).say(S, 0.02 * rng.unit(), answers);
     }
-    talk.say(C, 0.1 * rng.unit(), lognormal(rng, 6.8, 1.0)).say(S, 0.06 * rng.unit(), 36.0);
-    talk.say(C, 0.03 * rng.unit(), 6.0).say(S, 0.001, 15.0).close(S, 0.001);
+    conversation.say(C, 0.1 * rng.unit(), lognormal(rng, 6.8, 1.0)).say(S, 0.06 * rng.unit(), 36.0);
+    conversation.say(C, 0.03 * rng.unit(), 6.0).say(S, 0.001, 15.0).close(S, 0.001);
 }
 
-fn terminal(talk: &mut Talk, rng: &mut Rng) {
-    talk.say(S, 0.005, 41.0).say(C, 0.001, 41.0).say(C, 0.001, 1_400.0).say(S, 0.003, 1_080.0);
+fn terminal(conversation: &mut ConnectionSteps, rng: &mut Rng) {
+    conversation
+        .say(S, 0.005, 41.0)
+        .say(C, 0.001, 41.0)
+        .say(C, 0.001, 1_400.0)
+        .say(S, 0.003, 1_080.0);
     for _ in 0..10 + rng.below(15) {
-        talk.say(C, 0.05 + rng.exponential(0.1), 36.0).say(S, 0.002, 36.0 + rng.exponential(120.0));
+        conversation.say(C, 0.05 + rng.exponential(0.1), 36.0).say(
+            S,
+            0.002,
+            36.0 + rng.exponential(120.0),
+        );
     }
-    talk.close(C, 0.1);
+    conversation.close(C, 0.1);
 }
 
 /// The ends of a session: every fifth client speaks IPv6.
@@ -150,14 +164,19 @@ fn ends([client, server]: [usize; 2], service: u16, port: u16) -> [SocketAddr; 2
     [SocketAddr::new(address(0, client), port), SocketAddr::new(address(1, server), service)]
 }
 
-fn connection(talk: Talk, ends: [SocketAddr; 2], start_s: f64, service: u16) -> Connection {
+fn connection(
+    conversation: ConnectionSteps,
+    ends: [SocketAddr; 2],
+    start_s: f64,
+    service: u16,
+) -> Connection {
     let start_ns = ORIGIN_NS + (start_s * 1e9) as u64;
     let of = |side: Side| {
         let sends = |step: &Step| match step.act {
             Act::Send { bytes, .. } if step.by == side => bytes,
             _ => 0,
         };
-        let payload_bytes: u64 = talk.steps.iter().map(sends).sum();
+        let payload_bytes: u64 = conversation.steps.iter().map(sends).sum();
         let packets = 4 + payload_bytes / FULL_BYTES;
         Carried {
             packets,
@@ -171,7 +190,7 @@ fn connection(talk: Talk, ends: [SocketAddr; 2], start_s: f64, service: u16) -> 
     let (opening, lasts_s) = match service {
         REFUSING => (Opening::Refused, 0.0),
         SILENT => (Opening::Unanswered, 0.5),
-        _ => (Opening::Seen, talk.lasts_s),
+        _ => (Opening::Seen, conversation.lasts_s),
     };
     Connection {
         client: ends[0],
@@ -184,7 +203,7 @@ fn connection(talk: Talk, ends: [SocketAddr; 2], start_s: f64, service: u16) -> 
         is_concurrent: false,
         has_time_stamps: !ends[0].port().is_multiple_of(3),
         carried: Side::BOTH.map(of),
-        steps: talk.steps,
+        steps: conversation.steps,
     }
 }
 
@@ -203,12 +222,12 @@ fn connections() -> Vec<Connection> {
         let pace = lognormal(&mut rng, 0.0, 0.7);
         let (mut at_s, mut lean) = (SECONDS * rng.unit(), 0.0);
         for _ in 0..count {
-            let talk = talk(service, &mut rng);
-            if at_s + talk.lasts_s >= SECONDS - 0.5 {
+            let conversation = conversation(service, &mut rng);
+            if at_s + conversation.lasts_s >= SECONDS - 0.5 {
                 break;
             }
             port += 1;
-            all.push(connection(talk, ends(pair, service, port), at_s, service));
+            all.push(connection(conversation, ends(pair, service, port), at_s, service));
             lean = 0.6 * lean + 0.5 * rng.normal();
             at_s += 0.4 * pace * lean.exp();
         }

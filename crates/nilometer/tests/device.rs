@@ -241,7 +241,7 @@ fn arrivals_are_stamped_by_the_driver_not_by_the_backlog() -> Result<()> {
 }
 
 #[test]
-fn a_ring_accounts_for_what_it_loses_and_cuts() -> Result<()> {
+fn a_ring_counts_lost_and_truncated_packets() -> Result<()> {
     if !privileged("the ring's losses") {
         return Ok(());
     }
@@ -324,7 +324,7 @@ fn offloads_are_on_at_first_and_off_afterwards() -> Result<()> {
 }
 
 #[test]
-fn netlink_names_the_step_that_failed_and_says_why() -> Result<()> {
+fn netlink_errors_name_the_failed_step_and_the_cause() -> Result<()> {
     if !privileged("netlink's errors") {
         return Ok(());
     }
@@ -335,20 +335,20 @@ fn netlink_names_the_step_that_failed_and_says_why() -> Result<()> {
         netlink.create_veth(one, VethEnd { name: two, mac: [4; 6], ..one }, 1400)
     };
     pair(&mut netlink)?;
-    let said = |result: Result<()>| format!("{:#}", result.expect_err("it must be refused"));
-    let again = said(pair(&mut netlink));
+    let message = |result: Result<()>| format!("{:#}", result.expect_err("it must be refused"));
+    let again = message(pair(&mut netlink));
     assert_eq!(again, "cannot create the veth pair one - two: File exists (os error 17)");
-    let absent = said(netlink.set_up("three"));
+    let absent = message(netlink.set_up("three"));
     assert!(absent.starts_with("cannot set three up: cannot read the state of"), "{absent}");
     netlink.set_up("one")?;
     netlink.set_up("two")?;
     let unreachable = netlink.add_route(&"198.18.0.0/16".parse()?, "fd00::1".parse().ok(), "one");
     assert!(
-        said(unreachable).starts_with("cannot add the route 198.18.0.0/16 via fd00::1 dev one")
+        message(unreachable).starts_with("cannot add the route 198.18.0.0/16 via fd00::1 dev one")
     );
     let unreachable =
         netlink.add_route(&"198.18.0.0/16".parse()?, "198.19.0.1".parse().ok(), "one");
-    assert!(said(unreachable).contains("invalid gateway"), "the kernel's own words are missing");
+    assert!(message(unreachable).contains("invalid gateway"), "the kernel's own words are missing");
 
     let link = netlink.link("one")?;
     assert_eq!((link.mac.as_slice(), link.mtu_bytes), (&[2u8; 6][..], 1400));
@@ -374,9 +374,9 @@ fn threads_and_sockets_stay_in_their_namespace() -> Result<()> {
     let elsewhere = other.enter(|| Ok(UdpSocket::bind("127.0.0.1:4242")?))?;
     elsewhere.set_read_timeout(Some(Duration::from_millis(20)))?;
     one.enter(|| Ok(UdpSocket::bind("127.0.0.1:0")?.send_to(b"here", "127.0.0.1:4242")?))?;
-    let mut heard = [0; 8];
-    assert_eq!(inside.recv(&mut heard)?, 4);
-    assert!(elsewhere.recv(&mut heard).is_err());
+    let mut taken = [0; 8];
+    assert_eq!(inside.recv(&mut taken)?, 4);
+    assert!(elsewhere.recv(&mut taken).is_err());
 
     one.write_sysctl("net/ipv4/ip_forward", "1")?;
     let forwards = |namespace: &Namespace| namespace.read_sysctl("net/ipv4/ip_forward");

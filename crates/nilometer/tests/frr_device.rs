@@ -98,23 +98,23 @@ fn a_run_that_is_killed_leaves_no_folder_process_or_mount() {
 }
 
 #[test]
-fn an_ordinary_user_runs_it_or_is_told_why_not() {
+fn an_ordinary_user_runs_it_or_gets_a_reason() {
     if !possible("FRR as an ordinary user") {
         return;
     }
     let room = Room::new("frr-nobody-runs");
-    let Some(as_nobody) = room.as_nobody() else { return };
-    let output = as_nobody(&words("1"));
-    let said = text(&output.stderr);
+    let Some(as_unprivileged) = room.as_unprivileged() else { return };
+    let output = as_unprivileged(&words("1"));
+    let stderr = text(&output.stderr);
     match output.status.code() {
         // Where user namespaces are forbidden, that is the reason, and nothing was written.
         Some(2) => {
-            assert_eq!(said.lines().count(), 1, "{said}");
-            assert!(said.contains("sudo"), "{said}");
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+            assert!(stderr.contains("sudo"), "{stderr}");
             assert!(!room.path("home/run").exists());
         }
         Some(0) => assert_eq!(room.json("home/run/result.json")["dut"], "frr"),
-        code => panic!("{code:?} {:?}: {said}", output.status.signal()),
+        code => panic!("{code:?} {:?}: {stderr}", output.status.signal()),
     }
 }
 
@@ -125,7 +125,9 @@ fn the_doctor_has_tried_it() {
     }
     let room = Room::new("frr-doctor");
     let mut answers = vec![room.run(&["doctor", "--json"])];
-    answers.extend(room.as_nobody().map(|as_nobody| as_nobody(&["doctor", "--json"])));
+    answers.extend(
+        room.as_unprivileged().map(|as_unprivileged| as_unprivileged(&["doctor", "--json"])),
+    );
     for output in answers {
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
         let findings = answer["findings"].as_array().expect("findings");

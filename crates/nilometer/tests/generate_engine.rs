@@ -298,7 +298,7 @@ fn a_server_that_falls_silent_is_timed_out() {
 }
 
 #[test]
-fn stop_ends_the_run_and_hands_back_what_was_done() {
+fn stop_ends_the_run_and_returns_its_results() {
     let plan: Vec<_> = (0..1_000).map(|index| planned(index, index * 20_000, 2_000)).collect();
     let ((executions, took), _) = beside_server(
         |_| {},
@@ -310,9 +310,9 @@ fn stop_ends_the_run_and_hands_back_what_was_done() {
                 while live.progress().completed < 5 {
                     thread::sleep(Duration::from_millis(1));
                 }
-                let told = Instant::now();
+                let stopped_at = Instant::now();
                 stop.store(true, Relaxed);
-                (running.join().unwrap(), told.elapsed())
+                (running.join().unwrap(), stopped_at.elapsed())
             })
         },
     );
@@ -360,7 +360,7 @@ const SEGMENTS: [u16; 3] = [0, 76, 500];
 const LONG_REQUEST: u64 = 40_000;
 
 /// A number of the kernel's `struct tcp_info`, which is longer than that of the C library.
-fn told_by_kernel(stream: &TcpStream, offset: usize) -> u32 {
+fn tcp_info_field(stream: &TcpStream, offset: usize) -> u32 {
     let mut info = [0_u8; 232];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, which are there, and returns how many.
@@ -379,12 +379,12 @@ fn told_by_kernel(stream: &TcpStream, offset: usize) -> u32 {
 
 /// `tcpi_snd_mss`: payload of the segments that this end sends.
 fn sent_segment_bytes(stream: &TcpStream) -> u32 {
-    told_by_kernel(stream, 16)
+    tcp_info_field(stream, 16)
 }
 
 /// `tcpi_data_segs_in`: segments with payload that came.
 fn segments_that_came(stream: &TcpStream) -> u32 {
-    told_by_kernel(stream, 152)
+    tcp_info_field(stream, 152)
 }
 
 /// A server's view of its connection's segments: the number received, the bytes in them, and the payload

@@ -227,13 +227,13 @@ fn observed(test: &str, scripts: &[Script], length_ms: u64) -> Option<(Vec<Conne
 fn assert_as_scripted(script: &Script, seen: &Connection, late_ns: u64) {
     assert_eq!(seen.steps.len(), script.steps.len(), "{seen:#?}");
     let mut previous_late_ns = 0;
-    for (number, (made, asked)) in seen.steps.iter().zip(&script.steps).enumerate() {
-        let context = format!("step {number}: {made:?} for {asked:?} in {:#?}", seen.steps);
-        assert_eq!((made.by, made.awaits), (asked.by, asked.awaits), "{context}");
-        let least = asked.pause_ns.saturating_sub(MS / 2 + previous_late_ns);
-        previous_late_ns = made.pause_ns.saturating_sub(asked.pause_ns);
-        assert!((least..=asked.pause_ns + late_ns).contains(&made.pause_ns), "{context}");
-        match (made.act, asked.act) {
+    for (number, (made, expected)) in seen.steps.iter().zip(&script.steps).enumerate() {
+        let context = format!("step {number}: {made:?} for {expected:?} in {:#?}", seen.steps);
+        assert_eq!((made.by, made.awaits), (expected.by, expected.awaits), "{context}");
+        let least = expected.pause_ns.saturating_sub(MS / 2 + previous_late_ns);
+        previous_late_ns = made.pause_ns.saturating_sub(expected.pause_ns);
+        assert!((least..=expected.pause_ns + late_ns).contains(&made.pause_ns), "{context}");
+        match (made.act, expected.act) {
             (
                 Act::Send { bytes, segments, took_ns },
                 Act::Send { bytes: all, segments: number, took_ns: time_ns },
@@ -245,7 +245,7 @@ fn assert_as_scripted(script: &Script, seen: &Connection, late_ns: u64) {
                 let off_ns = took_ns.abs_diff(time_ns);
                 assert!(off_ns <= time_ns / 4 + 5 * MS, "{context}");
             }
-            (made, asked) => assert_eq!(made, asked, "{context}"),
+            (made, expected) => assert_eq!(made, expected, "{context}"),
         }
     }
 }
@@ -307,7 +307,7 @@ fn both_at_once() -> Script {
 }
 
 #[test]
-fn a_connection_looks_as_its_script_says() {
+fn a_connection_follows_its_script() {
     let scripts = [two_exchanges(), server_first(), half_closed()];
     let Some((found, played)) = observed("scripted connections", &scripts, 1_500) else { return };
     for (script, seen) in scripts.iter().zip(&found) {
@@ -337,7 +337,7 @@ fn either_end_resets_where_its_script_does() {
 }
 
 #[test]
-fn nobody_listens_or_nobody_answers() {
+fn refused_and_unanswered_openings_are_played() {
     let scripts = [unseen_server(Opening::Refused, 0), unseen_server(Opening::Unanswered, 1_200)];
     let Some((found, played)) = observed("refusals", &scripts, 2_000) else { return };
     let openings: Vec<_> = found.iter().map(|connection| connection.opening).collect();
@@ -369,7 +369,7 @@ fn small_segments_keep_their_times_and_a_bulk_its_rate() {
 }
 
 #[test]
-fn ends_that_await_nothing_go_by_their_clocks() {
+fn ends_that_await_nothing_follow_their_clocks() {
     let script = both_at_once();
     let Some((found, played)) = observed("concurrent steps", std::slice::from_ref(&script), 1_000)
     else {
@@ -389,7 +389,7 @@ fn ends_that_await_nothing_go_by_their_clocks() {
 }
 
 #[test]
-fn what_is_open_at_the_end_says_nothing_more() {
+fn connections_left_open_send_nothing_more() {
     let open = seen(vec![send(Client, 0, 5, 100), send(Server, 100, 5, 200)]);
     let late = seen(vec![send(Client, 0, 5, 100), send(Server, 100, 60_000, 200)]);
     let half = seen(vec![send(Client, 0, 5, 100), act(Client, 0, 5, Act::Fin)]);
@@ -477,10 +477,10 @@ fn a_stranger_is_reset_and_a_stop_is_seen() {
         let error = stranger.read(&mut [0]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET));
         stop.store(true, Relaxed);
-        let told = Instant::now();
+        let stopped_at = Instant::now();
         let served = serving.join().unwrap();
         let executions = playing.join().unwrap();
-        assert!(told.elapsed() < Duration::from_millis(250));
+        assert!(stopped_at.elapsed() < Duration::from_millis(250));
         (served, executions)
     });
     assert_eq!((served.accepted, served.bad_requests), (1, 1));

@@ -65,8 +65,8 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 fn number(name: &str, usual: usize) -> usize {
-    let asked = std::env::var(name).ok();
-    asked.map_or(usual, |text| text.parse().expect("a number"))
+    let requested = std::env::var(name).ok();
+    requested.map_or(usual, |text| text.parse().expect("a number"))
 }
 
 /// Sources, destinations, and the router between them.
@@ -260,7 +260,7 @@ fn filled(discipline: &str, play: Play, simulated: [f64; 2]) -> Option<[f64; 2]>
             return Some(live);
         }
         println!("{discipline}: {:.1} % of the share, {:.1} % idle", 100.0 * live[0], 100.0 * idle);
-        let is_let_off = idle < IDLE_LEAST && !quiet::is_said_to_be_quiet();
+        let is_let_off = idle < IDLE_LEAST && !quiet::is_declared_quiet();
         assert!(is_let_off, "{discipline} leaves its link empty though processors were idle");
     }
     None
@@ -295,16 +295,19 @@ fn disciplines_come_in_the_simulators_order() {
         );
         found.push((discipline, live, simulated));
     }
-    let mut told = 0;
+    let mut distinct = 0;
     for (one, live, simulated) in &found {
         for (other, others_live, others_simulated) in &found {
             if simulated[1] * CLEARLY < others_simulated[1] {
                 assert!(live[1] < others_live[1], "{one} is fairer than {other} in virtual time");
-                told += 1;
+                distinct += 1;
             }
         }
     }
     // Virtual time depends on no machine: this many pairs of these disciplines are clearly apart.
     let least = if disciplines.len() == 2 { 1 } else { PAIRS_LEAST };
-    assert!(told >= least, "{told} pairs are clearly apart in virtual time, {least} at least");
+    assert!(
+        distinct >= least,
+        "{distinct} pairs are clearly apart in virtual time, {least} at least"
+    );
 }

@@ -254,8 +254,8 @@ fn a_port_that_floods_harms_no_other() {
     if !common::privileged("a flood") {
         return;
     }
-    let asked = std::env::var("NILOMETER_FLOOD_SECONDS").ok();
-    let seconds = asked.map_or(10, |text| text.parse().expect("a number of seconds"));
+    let requested = std::env::var("NILOMETER_FLOOD_SECONDS").ok();
+    let seconds = requested.map_or(10, |text| text.parse().expect("a number of seconds"));
     assert_eq!((PORTS[1].0, SINK.1), ("p1", [2, 0, 0, 0, 0, 2]));
     let tries = RATES.map(|pps| Load { pps, duration: Duration::from_secs(1) });
     // A delayed generator has offered less, and the load that it offered counts.

@@ -215,7 +215,7 @@ fn left(router: &Running) -> Result<(u64, u64)> {
 }
 
 #[test]
-fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
+fn a_shortcut_is_counted_and_ends_when_its_filter_or_route_changes() {
     if !privileged("the end of shortcuts") {
         return;
     }
@@ -324,7 +324,7 @@ fn a_link_that_flaps_comes_back_and_one_that_is_removed_leaves_the_others_alone(
 
 /// A host joins a group and leaves it; another group is forwarded statically.
 #[test]
-fn groups_reach_who_asked_and_who_need_not() {
+fn groups_reach_joined_and_static_receivers() {
     if !privileged("multicast") {
         return;
     }
@@ -417,7 +417,7 @@ fn wait_for_state(router: &Running, port: usize, state: &str) {
 }
 
 #[test]
-fn the_command_runs_until_it_is_told_to_stop() {
+fn the_command_runs_until_sigterm() {
     if !privileged("route run") {
         return;
     }
@@ -470,7 +470,7 @@ fn a_router_that_was_killed_is_started_again() {
 }
 
 #[test]
-fn a_description_that_cannot_be_is_refused_in_one_line() {
+fn an_invalid_description_is_refused_in_one_line() {
     let template: RouterConfig = toml::from_str(TEMPLATE).expect("the template parses");
     template.check().expect("and is sound");
     let room = Room::new("route-refused");

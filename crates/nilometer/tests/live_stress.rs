@@ -111,7 +111,7 @@ fn unhurried(queueing: Queueing) -> Option<StressReport> {
         if report.live.is_valid {
             return Some(report);
         }
-        let is_let_off = is_explained && !quiet::is_said_to_be_quiet();
+        let is_let_off = is_explained && !quiet::is_declared_quiet();
         assert!(is_let_off, "broadcasts were late though the thread had its processor: {report:?}");
     }
     None

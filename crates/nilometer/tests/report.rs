@@ -27,7 +27,7 @@ fn hold(story: &Story) -> String {
 }
 
 #[test]
-fn the_page_says_which_way_packets_took_through_our_router() {
+fn the_page_shows_the_paths_of_packets_through_our_router() {
     let paths = Paths { shortcut: 30, pipeline: 960, slow_path: 10 };
     let page = hold(&Story { paths: Some(paths), ..sample::story() });
     for part in
@@ -114,7 +114,7 @@ fn with_a_router() -> Story {
 }
 
 #[test]
-fn queues_and_losses_of_our_router_are_drawn_and_said() {
+fn queues_and_losses_of_our_router_are_drawn_and_described() {
     let page = hold(&with_a_router());
     let ids = ids(&page);
     let at = |id: &str| ids.iter().position(|it| *it == id).unwrap_or_else(|| panic!("{ids:?}"));
@@ -155,7 +155,7 @@ fn the_example_is_a_page_of_this_version() {
 }
 
 #[test]
-fn trouble_is_drawn_and_said() {
+fn trouble_is_drawn_and_described() {
     let page = hold(&sample::troubled());
     assert!(ids(&page).contains(&"trouble"));
     for words in [
@@ -334,7 +334,7 @@ fn the_command_draws_the_page_again() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_in_one_line() {
+fn invalid_reports_are_refused_in_one_line() {
     let dir = scratch("refused");
     let shown = dir.display().to_string();
     let refused = |why: &str| {

@@ -92,7 +92,7 @@ fn every_device_forwards_and_nothing_comes_from_nowhere() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_options_are_refused_in_one_line() {
     let room = Room::new("route-bench-forward-refused");
     let cases: [(&[&str], &str); 6] = [
         (&["--frame-bytes", "63"], "63"),
@@ -102,11 +102,11 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["--against", "no-such.json"], "no-such.json"),
         (&["--others-max", "1.5"], "--others-max"),
     ];
-    for (words, said) in cases {
+    for (words, message) in cases {
         let words = [&["route", "bench", "forward"], words].concat();
         let output = room.command(&words).output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(said) && error.trim_end().lines().count() == 1, "{error}");
+        assert!(error.contains(message) && error.trim_end().lines().count() == 1, "{error}");
     }
 }

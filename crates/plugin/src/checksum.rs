@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_gives_what_a_new_sum_gives() {
+    fn an_incremental_update_agrees_with_a_new_checksum() {
         let mut bytes = [0u8; 64];
         let mut state = 7u32;
         for round in 0..2_000u32 {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_checksum_is_never_made_to_mean_none() {
+    fn a_udp_checksum_is_never_rewritten_to_zero() {
         let mut bytes = packet(4, UDP);
         let mut reached = false;
         for port in 0..=u16::MAX {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_not_half_changed() {
+    fn headers_beyond_the_seen_bytes_are_not_half_changed() {
         let bytes = packet(4, TCP);
         for seen in 0..38 {
             let mut cut = bytes[..seen].to_vec();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_settings_are_named() {
         let error = |text| Settings::parse(text).err().expect("an error");
         assert_eq!(error("fast"), "`fast` is not `name=value`");
         assert_eq!(error("a=1 a=2"), "`a` stands twice");

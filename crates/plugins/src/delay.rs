@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_finds_no_room_is_counted() {
+    fn memory_is_bounded_and_packets_without_room_are_counted() {
         let mut bench = Bench::<Delay>::new("delay=20 packets=10");
         for number in 0..15 {
             bench.dropped(&mut numbered(number));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_to_be_emitted_goes_on_at_once() {
+    fn packets_too_long_to_be_emitted_are_forwarded_at_once() {
         let mut bench = Bench::<Delay>::new("delay=1");
         bench.forwarded(&mut udp("10.0.0.1:5", "10.0.0.2:6", 1_600));
         bench.forwarded(&mut [0x45, 0]);

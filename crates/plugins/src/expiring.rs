@@ -126,9 +126,10 @@ mod tests {
                 refused += 1;
             }
             assert!(table.len() <= 64);
-            let asked = random.below(200);
-            let expected = twin.iter().find(|(there, _, until)| *there == asked && *until > now_ns);
-            assert_eq!(table.get(&asked, now_ns), expected.map(|(_, value, _)| value));
+            let requested = random.below(200);
+            let expected =
+                twin.iter().find(|(there, _, until)| *there == requested && *until > now_ns);
+            assert_eq!(table.get(&requested, now_ns), expected.map(|(_, value, _)| value));
         }
         assert!((20..19_000).contains(&refused), "{refused}: the table was full at times");
     }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_outside_passes_where_it_is_allowed() {
+    fn connections_from_outside_pass_where_allowed() {
         let mut bench = bench("allow=tcp:80,udp:53");
         bench.dropped(&mut tcp("192.0.2.1:999", "10.0.0.1:22", SYN));
         bench.forwarded(&mut tcp("192.0.2.1:999", "10.0.0.1:80", SYN));

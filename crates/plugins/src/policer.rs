@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_gets_its_rate_whatever_the_steps_of_the_clock() {
+    fn a_long_run_gets_its_rate_for_any_steps_of_the_clock() {
         // 1 Mb/s in packets of 125 bytes is a packet a millisecond; 333 µs steps are no multiple of anything.
         let mut bench = Bench::<Policer>::new("cir=1000000 cbs=250");
         for _ in 0..30_000 {
@@ -375,8 +375,8 @@ mod tests {
             ("cir=80 cbs=1 red=kill", "`kill` is none of forward, drop, dscp:N and precedence"),
             ("cir=80 cbs=1 aware=2", "`aware=2` is neither yes nor no"),
         ];
-        for (settings, said) in wrong {
-            assert_eq!(refused::<Policer>(settings), said);
+        for (settings, message) in wrong {
+            assert_eq!(refused::<Policer>(settings), message);
         }
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_gets_no_more_than_it_can_hold_whatever_the_sources() {
+    fn a_destination_gets_no_more_than_its_limit_from_any_sources() {
         let mut bench = Bench::<Scrubber>::new("per_destination=100");
         let mut passed = 0;
         for host in 0..1_000 {

@@ -90,7 +90,7 @@ impl WaveVideo {
     fn fill(&mut self, context: &Context<'_>) {
         let now = context.now_ns();
         let is_first = self.asked_ns.is_none();
-        if self.asked_ns.is_none_or(|asked| now >= asked + ASKED_EVERY_NS) {
+        if self.asked_ns.is_none_or(|last| now >= last + ASKED_EVERY_NS) {
             let share = context.share_bps();
             self.rate_bps = share.map(|share| share / 100 * self.percent);
             self.asked_ns = Some(now);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_picture_without_always_passes() {
+    fn the_lowest_subbands_always_pass() {
         let mut bench = Bench::<WaveVideo>::new("keep=3");
         bench.wishes.share_bps = Some(10_000);
         let passed = pass(&mut bench, 0..20);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_label_passes_and_late_packets_share_the_fate_of_the_frame() {
+    fn unlabelled_packets_pass_and_late_ones_share_the_fate_of_their_frame() {
         let mut bench = Bench::<WaveVideo>::new("");
         bench.wishes.share_bps = Some(100_000);
         bench.forwarded(&mut udp_of("10.0.0.1:5", "10.0.0.2:6", &[0; 100]));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_the_second_entered_was_the_first() {
+    fn an_exit_before_the_second_entry_is_the_first_packet() {
         assert_eq!(first(&[(60, 1)], &[50, 70]), 1);
         assert_eq!(first(&[(67, 1)], &[50, 70]), 1);
         assert_eq!(first(&[(68, 1)], &[50, 70]), 0, "within noise it may have been either");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_left_as_are_claimed() {
+    fn as_many_packets_are_reserved_as_are_claimed() {
         assert_eq!(first(&[(66, 1)], &[55, 60, 70]), 0, "one of two");
         assert_eq!(first(&[(66, 1), (67, 2)], &[55, 60, 70]), 2);
         assert_eq!(first(&[(66, 1), (67, 1)], &[55, 60, 70]), 0, "one and its copy");
@@ -256,13 +256,13 @@ mod tests {
 
     /// A lost one of long ago is not what was damaged: it is left with the others.
     #[test]
-    fn what_entered_long_before_is_nobodys() {
+    fn packets_that_entered_long_before_are_not_claimed() {
         assert_eq!(first(&[(60, 1)], &[5, 50, 70]), 2);
         assert_eq!(first(&[(60, 1)], &[47, 50, 70]), 0, "this may have been it");
     }
 
     #[test]
-    fn who_may_have_been_another_claims_and_makes_no_copy() {
+    fn an_ambiguous_packet_is_claimed_and_makes_no_copy() {
         // (One lane differs from the claim's: the damaged one.)
         let other = Fingerprint { digest: 9, ..print(1) };
         let claim = [(60, 1)];

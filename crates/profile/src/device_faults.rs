@@ -179,7 +179,7 @@ impl Seen {
         self.packets += 1;
     }
 
-    fn told(&self, kind: impl Fn(Time, u64) -> FaultKind) -> Option<FaultKind> {
+    fn fault(&self, kind: impl Fn(Time, u64) -> FaultKind) -> Option<FaultKind> {
         self.first.map(|from| kind(from, self.packets))
     }
 }
@@ -275,10 +275,10 @@ impl DeviceWatch {
                 way.looped
                     .filter(|looped| looped.1 >= LOOP_COPIES)
                     .map(|(from, copies)| FaultKind::Looped { from, copies }),
-                way.sent_back.told(|from, packets| FaultKind::SentBack { from, packets }),
-                way.duplicated.told(|from, packets| FaultKind::Duplicated { from, packets }),
-                way.corrupted.told(|from, packets| FaultKind::Corrupted { from, packets }),
-                way.reordered.told(|from, packets| FaultKind::Reordered { from, packets }),
+                way.sent_back.fault(|from, packets| FaultKind::SentBack { from, packets }),
+                way.duplicated.fault(|from, packets| FaultKind::Duplicated { from, packets }),
+                way.corrupted.fault(|from, packets| FaultKind::Corrupted { from, packets }),
+                way.reordered.fault(|from, packets| FaultKind::Reordered { from, packets }),
             ];
             found.extend(kinds.into_iter().flatten().map(|kind| DeviceFault { direction, kind }));
         }
@@ -388,27 +388,30 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_dies_is_told_from_one_that_comes_back() {
+    fn a_dead_device_is_distinguished_from_an_outage() {
         let dead = |ms: u64| if ms < 1_500 { Fate::Forwarded } else { Fate::Lost };
-        let said = "the device died: from 1.50 s on nothing passed, and 2500 packets were lost (to \
+        let message = "the device died: from 1.50 s on nothing passed, and 2500 packets were lost (to \
                     the servers)";
-        assert_eq!(watched(fates(dead)), [said]);
+        assert_eq!(watched(fates(dead)), [message]);
         // Losses are decided long after what passed.
         let late = fates(dead).filter(|one| one.fate == Fate::Forwarded);
-        assert_eq!(watched(late.chain(fates(dead).filter(|one| one.fate == Fate::Lost))), [said]);
-        let said = "the device passed nothing: all of 4000 packets were lost (to the servers)";
-        assert_eq!(watched(fates(|_| Fate::Lost)), [said]);
+        assert_eq!(
+            watched(late.chain(fates(dead).filter(|one| one.fate == Fate::Lost))),
+            [message]
+        );
+        let message = "the device passed nothing: all of 4000 packets were lost (to the servers)";
+        assert_eq!(watched(fates(|_| Fate::Lost)), [message]);
         let away = |ms: u64| match ms {
             500..600 | 1_500..2_000 => Fate::Lost,
             _ => Fate::Forwarded,
         };
-        let said = "the device passed nothing from 1.50 to 2.00 s: 500 packets were lost, and 1 \
+        let message = "the device passed nothing from 1.50 to 2.00 s: 500 packets were lost, and 1 \
                     shorter times (to the servers)";
-        assert_eq!(watched(fates(away)), [said]);
+        assert_eq!(watched(fates(away)), [message]);
     }
 
     #[test]
-    fn what_begins_in_mid_trial_has_its_time() {
+    fn faults_that_begin_in_mid_trial_are_reported_with_their_time() {
         let mut watch = DeviceWatch::new(ORIGIN);
         for ms in 0..4_000 {
             let fate = if ms == 1_700 { Fate::Corrupted } else { Fate::Forwarded };
@@ -418,9 +421,9 @@ mod tests {
             watch.record(&outcome(3_000 + copy % 3, Fate::Duplicated));
         }
         watch.sent_back(Direction::ServerToClient, at(1_234));
-        let said: Vec<_> = watch.faults().iter().map(ToString::to_string).collect();
+        let message: Vec<_> = watch.faults().iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            message,
             [
                 "the device looped from 3.000 s on: a packet left 11 times (to the servers)",
                 "the device duplicated from 3.000 s on: 30 further copies (to the servers)",

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_what_a_router_may_change() {
+    fn fingerprints_survive_permitted_changes_of_a_router() {
         for length in [40, 41, 52, 72, 576, 1500] {
             let before = Fingerprint::of(&v4(length));
             let mut after = v4(length);
@@ -362,10 +362,10 @@ mod tests {
             let Fingerprint { digest, bytes, flow, lanes } = Fingerprint::of(&packet);
             let lanes =
                 lanes.iter().fold(0, |sum: u64, lane| sum << 7 ^ u64::from(*lane) ^ sum >> 5);
-            for (sum, said) in
+            for (sum, stated) in
                 sums.iter_mut().zip([digest, u64::from(flow) << 32 | u64::from(bytes), lanes])
             {
-                *sum = sum.rotate_left(7).wrapping_mul(3) ^ said;
+                *sum = sum.rotate_left(7).wrapping_mul(3) ^ stated;
             }
         }
         assert_eq!(sums, [17802203767050544644, 4778772074443985675, 8934141060222808922]);

@@ -98,7 +98,7 @@ mod tests {
 
     /// Four acknowledgements were stamped, and then their processor was held up before it wrote them down.
     #[test]
-    fn what_was_written_down_late_is_not_reordered() {
+    fn packets_recorded_late_are_not_reordered() {
         let mut order = FlowOrder::default();
         assert!(!order.left(7, passed(5, 108), 0));
         for (number, left_at) in [(1, 101), (2, 102), (3, 103), (4, 104)] {

@@ -195,7 +195,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn says_by_how_much_the_ledger_is_out() {
+    fn an_imbalance_states_both_sums() {
         let mut counts =
             Counts { entered: 10, originated: 1, left: 9, lost: 2, ..Counts::default() };
         assert_eq!(counts.balance(), Ok(()));
@@ -254,7 +254,7 @@ mod tests {
         );
         let open = Counts { entered: 100, matched: 50, lost: 20, consumed: 7, ..Counts::default() };
         assert_eq!(open.undecided(), 23);
-        let told = Counts {
+        let balanced = Counts {
             entered: 100,
             originated: 30,
             duplicated: 5,
@@ -263,8 +263,8 @@ mod tests {
             lost: 40,
             ..Counts::default()
         };
-        assert_eq!(told.balance(), Ok(()));
-        let off = Counts { duplicated: 6, ..told };
+        assert_eq!(balanced.balance(), Ok(()));
+        let off = Counts { duplicated: 6, ..balanced };
         assert_eq!(off.balance(), Err(Imbalance { debit: 136, credit: 135 }));
         assert_eq!(Direction::ALL.map(Direction::index), [0, 1]);
     }

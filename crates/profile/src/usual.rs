@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_usual_is_unlikely() {
+    fn delays_far_from_the_usual_are_unlikely() {
         let usual = Usual { median: Span(50 * MICRO), spread: NOISE };
         assert_eq!(usual.deviation(Span(30 * MICRO)), Span(20 * MICRO));
         assert_eq!(usual.deviation(Span(70 * MICRO)), Span(20 * MICRO));

@@ -44,7 +44,7 @@ fn a_packet_may_take_the_horizon_and_not_longer() {
 }
 
 #[test]
-fn noise_is_forgiven_and_foresight_is_not() {
+fn exits_before_entry_are_matched_within_clock_noise_only() {
     let packet = print(1, 100);
     let early = fates(&[(50, packet)], &[(45, packet)]);
     assert_eq!(names(&early), [Fate::Forwarded]);
@@ -102,7 +102,7 @@ fn the_most_alike_is_taken_then_the_nearest() {
 #[test]
 fn memory_follows_the_horizon_and_not_the_run() {
     let mut matcher = Matcher::new(CONFIG);
-    let (mut told, mut most) = (0u64, 0);
+    let (mut reported, mut most) = (0u64, 0);
     // One packet every 10 ps for 100 horizons; of fifty, one is lost, and one is made by the
     // device.
     for number in 0..10_000u64 {
@@ -117,20 +117,20 @@ fn memory_follows_the_horizon_and_not_the_run() {
             }
             _ => matcher.left(WAY, at + Span(3), &packet),
         }
-        matcher.expire(at, &mut |_| told += 1);
+        matcher.expire(at, &mut |_| reported += 1);
         most = most.max(matcher.held());
     }
     // Entries of two horizons and exits of one, at 100 packets a horizon.
     assert!((250..=310).contains(&most), "{most} packets were held");
-    matcher.finish(&mut |_| told += 1);
+    matcher.finish(&mut |_| reported += 1);
     let counts = matcher.counts(WAY);
     assert_eq!((counts.lost, counts.originated, counts.overflow), (200, 200, 0));
-    assert_eq!((told, counts.reordered, matcher.held()), (10_200, 0, 0));
+    assert_eq!((reported, counts.reordered, matcher.held()), (10_200, 0, 0));
 }
 
 /// An entry that was dropped before it was judged, for lack of room, must not be mistaken for another.
 #[test]
-fn what_was_let_go_leaves_nothing_behind() {
+fn dropped_entries_leave_nothing_behind() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
     // Three packets of one flow, the first two of which were written down in the other order.
     let [first, second, third] = [1, 2, 3].map(|id| print(id, 100));
@@ -147,15 +147,15 @@ fn what_was_let_go_leaves_nothing_behind() {
 
 /// Outcomes decided early wait to be fetched, as many as packets may be held; further ones are only counted.
 #[test]
-fn as_many_verdicts_wait_as_packets_are_held() {
+fn queued_verdicts_are_limited_to_the_packets_held() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
     for number in 0..5 {
         matcher.entered(WAY, Time(100 + number), &print(number as u16, 100), false);
     }
     assert_eq!(matcher.counts(WAY).lost, 3);
-    let mut told = Vec::new();
-    matcher.finish(&mut |outcome| told.push(outcome.entered_at.expect("it entered").0));
-    assert_eq!(told, [100, 101, 103, 104]);
+    let mut reported = Vec::new();
+    matcher.finish(&mut |outcome| reported.push(outcome.entered_at.expect("it entered").0));
+    assert_eq!(reported, [100, 101, 103, 104]);
     let counts = matcher.counts(WAY);
     assert_eq!((counts.lost, counts.overflow, counts.unreported), (5, 3, 1));
 }
@@ -174,7 +174,7 @@ fn a_second_run_is_added_to_the_first() {
 
 /// A matched exit makes room without an overflow; one that waits is counted.
 #[test]
-fn only_who_waits_is_counted_when_there_is_no_room() {
+fn only_undecided_exits_count_as_overflow() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 3, ..CONFIG });
     let packets = [1, 2, 3].map(|id| print(id, 100));
     for (at, packet) in (100..).zip(&packets) {
@@ -193,16 +193,16 @@ fn only_who_waits_is_counted_when_there_is_no_room() {
 
 /// A matched exit is reported at once; an unmatched one when no entry can match it any more.
 #[test]
-fn what_is_certain_is_told_at_once() {
+fn certain_fates_are_reported_at_once() {
     let mut matcher = Matcher::new(CONFIG);
     let packet = print(1, 100);
     matcher.entered(WAY, Time(100), &packet, false);
     matcher.left(WAY, Time(110), &packet);
     matcher.left(WAY, Time(120), &print(2, 80));
     let fates_by = |matcher: &mut Matcher, now: u64| {
-        let mut told = Vec::new();
-        matcher.expire(Time(now), &mut |outcome| told.push(outcome.fate));
-        told
+        let mut reported = Vec::new();
+        matcher.expire(Time(now), &mut |outcome| reported.push(outcome.fate));
+        reported
     };
     assert_eq!(fates_by(&mut matcher, 121), [Fate::Forwarded]);
     assert_eq!(fates_by(&mut matcher, 1_130), []);

@@ -383,7 +383,7 @@ fn a_full_matcher_still_balances() {
     for seed in 1..=100 {
         let (entries, exits) = scenario(seed);
         let mut matcher = Matcher::new(config);
-        let mut told = 0;
+        let mut reported = 0;
         for stamp in &entries {
             matcher.entered(WAY, stamp.at, &stamp.print, stamp.consumed);
             assert!(matcher.held() <= 8);
@@ -392,12 +392,12 @@ fn a_full_matcher_still_balances() {
             matcher.left(WAY, stamp.at, &stamp.print);
             assert!(matcher.held() <= 8);
         }
-        matcher.finish(&mut |_| told += 1);
+        matcher.finish(&mut |_| reported += 1);
         let counts = matcher.counts(WAY);
         assert_eq!((counts.entered, counts.left), (entries.len() as u64, exits.len() as u64));
         assert!(counts.overflow > 0 && counts.unreported > 0);
         let fates = counts.matched + counts.lost + counts.consumed;
         let all = fates + counts.originated + counts.duplicated;
-        assert_eq!(told + counts.unreported, all, "each outcome is told or counted as untold");
+        assert_eq!(reported + counts.unreported, all, "each outcome is told or counted as untold");
     }
 }

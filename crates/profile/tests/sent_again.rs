@@ -39,12 +39,15 @@ fn fates(
     for (at, print) in exits {
         matcher.left(WAY, Time((begin + at) * MS), print);
     }
-    let mut told: Vec<PacketOutcome> = Vec::new();
-    matcher.finish(&mut |outcome| told.push(outcome));
-    told.retain(|outcome| outcome.entered_at.is_none_or(|at| at.0 >= begin * MS));
-    told.sort_by_key(|outcome| (outcome.entered_at, outcome.left_at));
+    let mut reported: Vec<PacketOutcome> = Vec::new();
+    matcher.finish(&mut |outcome| reported.push(outcome));
+    reported.retain(|outcome| outcome.entered_at.is_none_or(|at| at.0 >= begin * MS));
+    reported.sort_by_key(|outcome| (outcome.entered_at, outcome.left_at));
     let since = |at: Option<Time>| at.map(|at| at.0 / MS - begin);
-    told.iter().map(|told| (told.fate, since(told.entered_at), since(told.left_at))).collect()
+    reported
+        .iter()
+        .map(|reported| (reported.fate, since(reported.entered_at), since(reported.left_at)))
+        .collect()
 }
 
 #[test]
@@ -117,25 +120,28 @@ fn the_second_does_not_leave_as_the_first_that_was_damaged() {
 /// The second packet is not matched if the damaged one may have been another packet, and the second would have
 /// left at once, which no packet ever did.
 #[test]
-fn a_doubtful_claim_does_not_make_likely_what_is_not() {
+fn an_ambiguous_claim_does_not_allow_an_implausible_delay() {
     let packet = print(1);
     let both = [(0, packet), (0, print(2)), (5, packet)];
     // (One bit from either.)
     let exits = [(4, print(3)), (5, packet)];
-    let told = fates(&both, &exits);
+    let reported = fates(&both, &exits);
     let expected = [
         (Fate::Lost, Some(5), None),
         (Fate::Corrupted, Some(0), Some(4)),
         (Fate::Forwarded, Some(0), Some(5)),
     ];
-    assert!(told.len() == 3 && expected.iter().all(|one| told.contains(one)), "{told:?}");
+    assert!(
+        reported.len() == 3 && expected.iter().all(|one| reported.contains(one)),
+        "{reported:?}"
+    );
     let both = [(0, packet), (5, packet)];
     let expected = [(Fate::Corrupted, Some(0), Some(4)), (Fate::Forwarded, Some(5), Some(5))];
     assert_eq!(fates(&both, &exits), expected, "there is no other");
 }
 
 #[test]
-fn what_leaves_twice_beside_a_damaged_one_is_a_copy() {
+fn a_second_exit_beside_a_damaged_packet_is_a_copy() {
     let packet = print(1);
     let both = [(0, packet), (1, packet)];
     let expected = [

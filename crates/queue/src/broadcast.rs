@@ -88,16 +88,16 @@ impl Board {
     }
 
     /// Notes what `port` announced, in place of what it announced before.
-    pub fn hear(&mut self, port: usize, said: &Announcement) -> Result<(), DqError> {
+    pub fn hear(&mut self, port: usize, announcement: &Announcement) -> Result<(), DqError> {
         if port >= self.ports {
             return Err(DqError::NoSuchPort(port));
         }
-        if said.input_backlog_bytes.len() != self.ports {
-            return Err(DqError::Length(said.input_backlog_bytes.len()));
+        if announcement.input_backlog_bytes.len() != self.ports {
+            return Err(DqError::Length(announcement.input_backlog_bytes.len()));
         }
-        self.output_bytes[port] = said.output_backlog_bytes;
+        self.output_bytes[port] = announcement.output_backlog_bytes;
         let row = &mut self.input_bytes[port * self.ports..][..self.ports];
-        for (j, (old, new)) in row.iter_mut().zip(&said.input_backlog_bytes).enumerate() {
+        for (j, (old, new)) in row.iter_mut().zip(&announcement.input_backlog_bytes).enumerate() {
             self.column_bytes[j] = self.column_bytes[j] - u128::from(*old) + u128::from(*new);
             *old = *new;
         }

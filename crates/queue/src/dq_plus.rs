@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_goes_to_slack_and_stops_at_the_ceiling() {
+    fn leftover_bandwidth_goes_to_slack_up_to_the_ceiling() {
         // Slack 20 and 30 for the 25 that are left: half of each.
         let mut rates = [35.0, 15.0, 25.0];
         reallocate(100.0, &[0.35, 0.35, 0.55], &mut rates);

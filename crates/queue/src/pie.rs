@@ -341,7 +341,7 @@ mod tests {
 
     /// The table of RFC 8033, section 4.2: each scale holds below its bound and not at it.
     #[test]
-    fn steps_are_scaled_as_the_rfcs_table_says() {
+    fn steps_are_scaled_as_in_the_rfcs_table() {
         let scale = |p: f64| {
             if p < 0.000_001 {
                 2_048.0

@@ -148,8 +148,8 @@ mod tests {
                 assert_eq!(longest, kept.longest(), "seed {seed}, {moment}");
                 for queue in (0..queues).filter(|queue| core.units(*queue) > 0) {
                     for strictly in [false, true] {
-                        let said = ranking.ask(&core).is_smallest(queue, strictly);
-                        assert_eq!(said, kept.is_smallest(queue, strictly), "seed {seed}");
+                        let answer = ranking.ask(&core).is_smallest(queue, strictly);
+                        assert_eq!(answer, kept.is_smallest(queue, strictly), "seed {seed}");
                     }
                 }
                 if let Some(victim) = longest.filter(|_| core.is_over()) {
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_again_is_what_would_have_been_kept() {
+    fn a_rebuilt_ranking_equals_a_maintained_one() {
         hold(Capacity::Packets(100));
         hold(Capacity::Bytes(60_000));
     }
 
     /// What a ranking is made from is the same however packets left: lengths, order of changes, the round.
     #[test]
-    fn what_leaves_together_leaves_the_queues_as_one_by_one() {
+    fn batch_departures_leave_the_queues_as_single_ones() {
         for seed in 0..100 {
             let mut rng = Rng::new(seed, 8, 0);
             let (capacity, hashing) = (Capacity::Packets(100), Hashing::Direct);

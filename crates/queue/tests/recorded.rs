@@ -170,11 +170,11 @@ fn refusals(table: &mut String) {
     for (kind, change) in changes {
         let mut settings = Settings::new(kind, Capacity::Packets(10), RATE);
         change(&mut settings);
-        let said = match Any::<Piece>::new(&settings) {
+        let entry = match Any::<Piece>::new(&settings) {
             Ok(queue) => format!("{} takes it", queue.kind().name()),
             Err(error) => error.to_string(),
         };
-        writeln!(table, "{said}").unwrap();
+        writeln!(table, "{entry}").unwrap();
     }
 }
 
@@ -207,11 +207,11 @@ fn rates(table: &mut String) {
             for port in 0..ports {
                 let bytes =
                     |rng: &mut Rng| [0, rng.below(3_000), rng.below(90_000)][rng.below(3) as usize];
-                let said = Announcement {
+                let entry = Announcement {
                     output_backlog_bytes: bytes(&mut rng),
                     input_backlog_bytes: (0..ports).map(|_| bytes(&mut rng)).collect(),
                 };
-                board.hear(port, &said).expect("heard");
+                board.hear(port, &entry).expect("heard");
             }
             for input in 0..ports {
                 last = allocator.allocate(&board, input).expect("a row").to_vec();

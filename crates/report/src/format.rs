@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_values_are_shown_as_not_measured() {
         assert_eq!(time_ns(f64::NAN), NOT_MEASURED);
         assert_eq!(bytes(f64::INFINITY), NOT_MEASURED);
         assert_eq!(percent(f64::NAN), NOT_MEASURED);

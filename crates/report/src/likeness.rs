@@ -1,6 +1,6 @@
 //! The copy against the original: the first sentence of the page, and the table behind it.
 
-use nilometer_likeness::{Likeness, Verdict as Told};
+use nilometer_likeness::{Likeness, Verdict as LawVerdict};
 
 use super::format::{NOT_MEASURED, percent, significant};
 use super::story::Story;
@@ -15,11 +15,12 @@ const PLAYED_LOW: f64 = 0.95;
 impl Headline {
     /// Whether the copy resembles the original, and in which laws it does not.
     pub(super) fn against_the_original(&mut self, story: &Story) {
-        let of = |verdict: Told| story.likeness.iter().filter(move |law| law.verdict == verdict);
+        let of =
+            |verdict: LawVerdict| story.likeness.iter().filter(move |law| law.verdict == verdict);
         let (differs, alike): (Vec<_>, Vec<_>) =
-            (of(Told::Differs).collect(), of(Told::Alike).collect());
-        let (told, all) = (differs.len() + alike.len(), story.likeness.len());
-        if told == 0 {
+            (of(LawVerdict::Differs).collect(), of(LawVerdict::Alike).collect());
+        let (reported, all) = (differs.len() + alike.len(), story.likeness.len());
+        if reported == 0 {
             self.stress("Too little was seen");
             self.say(&format!(
                 " to say how closely the copy resembles the original: none of {all} laws could be judged"
@@ -28,7 +29,11 @@ impl Headline {
             self.say(
                 "The copy resembles the original as closely as a second sample of it would, in ",
             );
-            self.stress(&if told == 1 { "the one law".into() } else { format!("all {told} laws") });
+            self.stress(&if reported == 1 {
+                "the one law".into()
+            } else {
+                format!("all {reported} laws")
+            });
             self.say(&format!(" that could be judged, of {all}"));
             let worst = alike.iter().filter_map(|law| Some((law, law.ratio?)));
             if let Some((law, ratio)) = worst.max_by(|one, other| one.1.total_cmp(&other.1)) {
@@ -38,7 +43,7 @@ impl Headline {
         } else {
             self.say("The copy ");
             self.stress("differs from the original");
-            self.say(&format!(" in {} of {told} laws that could be judged: ", differs.len()));
+            self.say(&format!(" in {} of {reported} laws that could be judged: ", differs.len()));
             let named: Vec<String> = differs.iter().take(NAMED_MAX).map(|law| name(law)).collect();
             self.say(&named.join(", "));
             if differs.len() > NAMED_MAX {
@@ -97,12 +102,12 @@ pub fn table(story: &Story) -> String {
 }
 
 /// What a verdict is called.
-pub fn word(verdict: Told) -> &'static str {
+pub fn word(verdict: LawVerdict) -> &'static str {
     match verdict {
-        Told::Alike => "alike",
-        Told::Differs => "differs",
-        Told::TooFew => "too few to judge",
-        Told::NotPlayed => "not played",
+        LawVerdict::Alike => "alike",
+        LawVerdict::Differs => "differs",
+        LawVerdict::TooFew => "too few to judge",
+        LawVerdict::NotPlayed => "not played",
     }
 }
 
@@ -110,7 +115,7 @@ pub fn word(verdict: Told) -> &'static str {
 mod tests {
     use super::*;
 
-    fn law(name: &str, verdict: Told) -> Likeness {
+    fn law(name: &str, verdict: LawVerdict) -> Likeness {
         Likeness {
             name: name.to_owned(),
             distance: Some(0.02),
@@ -127,26 +132,27 @@ mod tests {
         }
     }
 
-    fn said(likeness: Vec<Likeness>, played: f64) -> String {
+    fn verdict_text(likeness: Vec<Likeness>, played: f64) -> String {
         let story = Story { likeness, played: Some(played), ..Story::default() };
         Headline::of(&story).plain().split(". Through").next().expect("a sentence").to_owned()
     }
 
     #[test]
-    fn the_first_sentence_says_alike_apart_or_too_little() {
-        let both = vec![law("size_asked", Told::Alike), law("gap", Told::TooFew)];
+    fn the_first_sentence_states_resemblance_difference_or_too_little_data() {
+        let both = vec![law("size_asked", LawVerdict::Alike), law("gap", LawVerdict::TooFew)];
         assert_eq!(
-            said(both, 0.99),
+            verdict_text(both, 0.99),
             "The copy resembles the original as closely as a second sample of it would, in the one law that \
              could be judged, of 2; farthest is size asked, at 1.2 × the floor"
         );
-        let apart = vec![law("size_asked", Told::Alike), law("think_time", Told::Differs)];
+        let apart =
+            vec![law("size_asked", LawVerdict::Alike), law("think_time", LawVerdict::Differs)];
         assert_eq!(
-            said(apart, 0.5),
+            verdict_text(apart, 0.5),
             "The copy differs from the original in 1 of 2 laws that could be judged: think time; it has 50 % of the \
              original’s TCP payload"
         );
-        let little = said(vec![law("gap", Told::TooFew)], 1.0);
+        let little = verdict_text(vec![law("gap", LawVerdict::TooFew)], 1.0);
         assert!(little.starts_with("Too little was seen to say"), "{little}");
     }
 }

@@ -21,7 +21,7 @@ pub fn render(story: &Story) -> String {
     let title = format!("{} through {}", named(&story.header.input), story.header.dut);
     let mut body = header(story);
     body.push_str("<main>\n");
-    for section in [asked(story), sent(story), seen(story), device(story), details(story)] {
+    for section in [requested(story), sent(story), seen(story), device(story), details(story)] {
         body.push_str(&section);
     }
     body.push_str("</main>\n");
@@ -151,7 +151,7 @@ fn absent(what: &str) -> String {
     format!("<p class=\"note\">{}: {}.</p>\n", escape(what), format::NOT_MEASURED)
 }
 
-fn asked(story: &Story) -> String {
+fn requested(story: &Story) -> String {
     let planned: u64 = story.intervals.iter().map(|i| i.flows_target).sum();
     let about = format!(
         "Learned from {}: {} planned over {}.",
@@ -248,7 +248,7 @@ fn device(story: &Story) -> String {
 fn paths(story: &Story) -> String {
     let Some(Paths { shortcut, pipeline, slow_path }) = story.paths else { return String::new() };
     let all = (shortcut + pipeline + slow_path).max(1) as f64;
-    let told = |packets: u64| format!("{packets} ({:.1} %)", 100.0 * packets as f64 / all);
+    let with_share = |packets: u64| format!("{packets} ({:.1} %)", 100.0 * packets as f64 / all);
     let ways = story.delay_by_path.iter();
     let delays: Vec<String> = ways
         .map(|way| {
@@ -268,9 +268,9 @@ fn paths(story: &Story) -> String {
     format!(
         "<p class=\"note\">Of the packets received by the router, {} went through its pipeline, {} \
          through the slow path, and {} took a shortcut in the kernel, bypassing the fabric and the disciplines.{delays}</p>\n",
-        told(pipeline),
-        told(slow_path),
-        told(shortcut)
+        with_share(pipeline),
+        with_share(slow_path),
+        with_share(shortcut)
     )
 }
 

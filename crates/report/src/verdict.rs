@@ -90,7 +90,7 @@ impl Headline {
         };
         let worst = enough.iter().copied().filter(decides).max_by(|a, b| a.1.total_cmp(&b.1));
         match worst {
-            None => self.untold(story, &few),
+            None => self.unjudged(story, &few),
             Some((worst, ratio)) => {
                 self.say(&format!("{the} generated traffic "));
                 if ratio <= NEARLY_MAX {
@@ -137,7 +137,7 @@ impl Headline {
     }
 
     /// Says that too little was generated for any verdict.
-    fn untold(&mut self, story: &Story, few: &[(&Fidelity, f64)]) {
+    fn unjudged(&mut self, story: &Story, few: &[(&Fidelity, f64)]) {
         let made: u64 = story.intervals.iter().map(|interval| interval.flows_generated).sum();
         let too = if story.header.interrupted { "too" } else { "Too" };
         self.stress(&format!("{too} few connections ({})", count(made)));
@@ -315,14 +315,14 @@ mod tests {
         }
     }
 
-    fn said(story: &Story) -> String {
+    fn written(story: &Story) -> String {
         Headline::of(story).plain()
     }
 
     #[test]
     fn a_good_run() {
         assert_eq!(
-            said(&story([Some(0.9), Some(1.3)])),
+            written(&story([Some(0.9), Some(1.3)])),
             "The generated traffic is as like the model as a second sample of it would be: worst \
              is inter-connection time, 1.3 × the floor. Through linux, the median packet took \
              9.8 µs more than that over the bare wire (p99 41 µs against 6.2 µs); 0 of 1,204,112 were \
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_three_degrees_of_likeness() {
-        let first = |ratios| said(&story(ratios)).split(". Through").next().map(str::to_owned);
+        let first = |ratios| written(&story(ratios)).split(". Through").next().map(str::to_owned);
         let alike = "The generated traffic is as like the model as a second sample of it would be: \
                      worst is file size, 1.5 × the floor";
         assert_eq!(first([Some(1.5), Some(0.2)]).as_deref(), Some(alike));
@@ -362,11 +362,11 @@ mod tests {
     }
 
     fn likeness(story: &Story) -> String {
-        said(story).split(". Through").next().expect("a sentence").to_owned()
+        written(story).split(". Through").next().expect("a sentence").to_owned()
     }
 
     #[test]
-    fn of_what_has_a_wide_floor_nothing_is_told() {
+    fn laws_with_a_wide_floor_are_not_judged() {
         use Trait::{DestinationRank, FileSize, InterConnection, SourceRank};
         let mut few =
             with_floors(&[(FileSize, 0.36, 5), (DestinationRank, 0.03, 5), (SourceRank, 0.0, 5)]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_little_and_sessions_far_off_are_said() {
+    fn low_coverage_and_deviating_session_counts_are_reported() {
         let mut story = story([Some(1.0), None]);
         let of = |flows_entered, bytes_entered, bytes_performed| Coverage {
             flows_total: 3_011,
@@ -424,20 +424,20 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_says_so_first() {
+    fn an_interrupted_run_is_stated_first() {
         let mut story = story([Some(1.0), None]);
         story.header.interrupted = true;
         story.header.duration_s = 23.4;
-        assert!(said(&story).starts_with(
+        assert!(written(&story).starts_with(
             "Interrupted after 23.4 s; until then the generated traffic is as like the model"
         ));
         story.fidelity.clear();
-        assert!(said(&story).starts_with("Interrupted after 23.4 s; until then how like the"));
+        assert!(written(&story).starts_with("Interrupted after 23.4 s; until then how like the"));
     }
 
     #[test]
     fn delay_with_and_without_the_wire() {
-        let second = |story: &Story| said(story).split("Through ").nth(1).map(str::to_owned);
+        let second = |story: &Story| written(story).split("Through ").nth(1).map(str::to_owned);
         let mut story = story([Some(1.0), None]);
         story.wire_delay_ns = None;
         assert_eq!(
@@ -449,18 +449,24 @@ mod tests {
         );
         story.wire_delay_ns = story.delay_ns;
         let unknown = "(p99 41 µs; the bare wire was no faster, 14.8 µs, so what the device adds is not known);";
-        assert!(second(&story).is_some_and(|said| said.contains(unknown)), "{}", said(&story));
+        assert!(
+            second(&story).is_some_and(|written| written.contains(unknown)),
+            "{}",
+            written(&story)
+        );
         story.delay_ns = None;
         assert!(second(&story).is_some_and(|s| s.starts_with("linux, delay was not measured; 0")));
         story.header.dut = "wire".into();
         story.delay_ns = story.wire_delay_ns;
-        assert!(said(&story).contains("Over the bare wire, half of the packets took at most 14.8"));
+        assert!(
+            written(&story).contains("Over the bare wire, half of the packets took at most 14.8")
+        );
     }
 
     #[test]
-    fn what_became_of_the_packets() {
+    fn the_fate_of_packets_is_stated() {
         let mut story = story([Some(1.0), None]);
-        let fate = |story: &Story| said(story).rsplit("; ").next().map(str::to_owned);
+        let fate = |story: &Story| written(story).rsplit("; ").next().map(str::to_owned);
         story.packets.lost = 37;
         assert_eq!(fate(&story).as_deref(), Some("37 of 1,204,112 were lost (0.0031 %)."));
         story.packets.lost = 1;
@@ -482,7 +488,7 @@ mod tests {
     #[test]
     fn an_empty_story_still_has_two_sentences() {
         assert_eq!(
-            said(&Story::default()),
+            written(&Story::default()),
             "How like the model the generated traffic is was not measured. Through the device, \
              delay was not measured; no packet was seen to enter it."
         );

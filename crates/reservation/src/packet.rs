@@ -154,7 +154,7 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn a_packet_gives_back_its_message() {
+    fn a_packet_round_trips_with_its_message() {
         let four = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)].map(IpAddr::V4);
         let six = [Ipv6Addr::LOCALHOST, Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)];
         for [source, destination] in [four, six.map(IpAddr::V6)] {

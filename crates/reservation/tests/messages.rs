@@ -140,7 +140,7 @@ fn unknown_classes_are_treated_by_their_high_bits() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_are_reported_with_their_place() {
     let bytes = message(&mut Rng::new(6, PURPOSE, 0), MessageType::Path).write(63);
     assert_eq!(Message::read(&bytes[..7]), Err(Malformed::Length(7)));
     let arrived = bytes.len() - 4;

@@ -43,7 +43,7 @@ fn set_up(network: &mut Network, port: u16, named: &[(&str, &str)]) -> (Session,
     let plugins = plugins(named);
     let request = SetupRequest { session, sender, flowspec: load(1e6), route: None, plugins };
     network
-        .with(SENDER, |process, now, query| process.set_up(now, request, &Asked(query)))
+        .with(SENDER, |process, now, query| process.set_up(now, request, &RoutesByClosure(query)))
         .expect("a way");
     network.run(SECOND);
     (session, sender)
@@ -59,12 +59,12 @@ fn first(network: &Network, node: usize) -> &Reservation {
 }
 
 /// What the receiver heard: routers that reserved, and whether all did all.
-fn heard(network: &mut Network) -> Vec<(u32, bool)> {
-    let heard = |upcall| match upcall {
+fn received_setups(network: &mut Network) -> Vec<(u32, bool)> {
+    let received_setups = |upcall| match upcall {
         Upcall::FlowSetup { hops, is_broken, .. } => Some((hops, is_broken)),
         _ => None,
     };
-    network.take_upcalls(RECEIVER).into_iter().filter_map(heard).collect()
+    network.take_upcalls(RECEIVER).into_iter().filter_map(received_setups).collect()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_setup_takes_its_plugins_to_every_router_and_away_again() {
     let (session, sender) = set_up(&mut network, 1, &named);
     assert_eq!(network.packets.len(), 4, "one packet by four links");
     assert_eq!(bound(&network), [(); 3].map(|()| plugins(&named)));
-    assert_eq!(heard(&mut network), [(3, false)]);
+    assert_eq!(received_setups(&mut network), [(3, false)]);
     // An identical repetition changes nothing; other plugins, another order or configuration, or none, do.
     network.run(Span::from_secs(300));
     assert_eq!(network.installs[1..4], [1, 1, 1]);
@@ -85,7 +85,9 @@ fn a_setup_takes_its_plugins_to_every_router_and_away_again() {
         assert_eq!(bound(&network), [(); 3].map(|()| plugins(named)));
         assert_eq!(network.installs[1..4], [number; 3]);
     }
-    assert!(heard(&mut network).iter().all(|heard| *heard == (3, false)));
+    assert!(
+        received_setups(&mut network).iter().all(|received_setups| *received_setups == (3, false))
+    );
     set_up(&mut network, 1, &named);
     network.with(SENDER, |process, _, _| assert!(process.take_back(session, sender)));
     network.run(SECOND);
@@ -97,11 +99,11 @@ fn a_setup_takes_its_plugins_to_every_router_and_away_again() {
 }
 
 #[test]
-fn a_class_that_is_not_allowed_is_refused_there_and_the_setup_says_so() {
+fn a_class_not_allowed_is_refused_at_its_node_and_the_setup_is_marked_broken() {
     let mut network = row(&[2]);
     let named = [("counter", ""), ("mark@0.0.1", "")];
     set_up(&mut network, 1, &named);
-    assert_eq!(heard(&mut network), [(3, true)], "bandwidth is there all the way");
+    assert_eq!(received_setups(&mut network), [(3, true)], "bandwidth is there all the way");
     let here = plugins(&named);
     assert_eq!(bound(&network), [here.clone(), None, here]);
     let refused = |network: &mut Network, node: usize| {
@@ -117,30 +119,34 @@ fn a_class_that_is_not_allowed_is_refused_there_and_the_setup_says_so() {
     set_up(&mut network, 1, &[("counter", ""), ("marker", "")]);
     assert_eq!(bound(&network), [None, None, None]);
     assert_eq!(refused(&mut network, 1), [not_allowed("marker")]);
-    assert_eq!(heard(&mut network), [(3, true)]);
+    assert_eq!(received_setups(&mut network), [(3, true)]);
     set_up(&mut network, 1, &[]);
-    assert_eq!(heard(&mut network), [(3, false)], "nothing is refused of a setup without plugins");
+    assert_eq!(
+        received_setups(&mut network),
+        [(3, false)],
+        "nothing is refused of a setup without plugins"
+    );
 }
 
 #[test]
-fn what_the_host_refuses_is_said_at_the_end_and_tried_again_later() {
+fn plugins_refused_by_the_host_are_reported_downstream_and_retried() {
     let mut network = row(&[]);
     let named = [("mark", "")];
     set_up(&mut network, 1, &named);
-    assert_eq!(heard(&mut network), [(3, false)]);
+    assert_eq!(received_setups(&mut network), [(3, false)]);
     let id = first(&network, 2).id;
     network.with(2, |process, now, _| assert!(process.refuse_plugins(now, id)));
     network.with(2, |process, now, _| assert!(!process.refuse_plugins(now, id), "once"));
     network.run(SECOND);
     let here = plugins(&named);
     assert_eq!(bound(&network), [here.clone(), None, here.clone()]);
-    assert_eq!(heard(&mut network), [(3, true)], "with a message of its own");
+    assert_eq!(received_setups(&mut network), [(3, true)], "with a message of its own");
     set_up(&mut network, 1, &named);
-    assert_eq!(heard(&mut network), [(3, true)], "not before a refresh period");
+    assert_eq!(received_setups(&mut network), [(3, true)], "not before a refresh period");
     assert_eq!(network.installs[2], 2);
     network.run(Span::from_secs(100));
     assert_eq!(bound(&network), [here.clone(), here.clone(), here]);
-    assert_eq!(heard(&mut network).last(), Some(&(3, false)));
+    assert_eq!(received_setups(&mut network).last(), Some(&(3, false)));
     // Other plugins are tried at once.
     network.with(2, |process, now, _| assert!(process.refuse_plugins(now, id)));
     set_up(&mut network, 1, &[("counter", "")]);
@@ -169,11 +175,11 @@ fn instances_of_all_reservations_have_a_limit() {
     let two = [("mark", ""), ("counter", "")];
     let (session, sender) = set_up(&mut network, 1, &two);
     set_up(&mut network, 2, &two);
-    assert_eq!(heard(&mut network), [(3, false), (3, true)], "three are the most");
+    assert_eq!(received_setups(&mut network), [(3, false), (3, true)], "three are the most");
     assert_eq!(network.nodes[1].counts().plugins_refused, 1);
     let hold = |network: &mut Network, named: &[(&str, &str)]| {
         let request = hold_request(named);
-        network.with(1, |process, now, query| process.hold(now, request, &Asked(query)))
+        network.with(1, |process, now, query| process.hold(now, request, &RoutesByClosure(query)))
     };
     // (A reservation by API may name any class.)
     assert_eq!(hold(&mut network, &two), Err(HoldError::Plugins(PluginRefusal::Instances(3))));
@@ -185,7 +191,7 @@ fn instances_of_all_reservations_have_a_limit() {
     network.with(SENDER, |process, _, _| assert!(process.take_back(session, sender)));
     network.run(Span::from_secs(100));
     assert_eq!(bound(&network)[1], plugins(&two));
-    assert_eq!(heard(&mut network).last(), Some(&(3, false)));
+    assert_eq!(received_setups(&mut network).last(), Some(&(3, false)));
 }
 
 #[test]

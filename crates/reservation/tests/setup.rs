@@ -32,7 +32,7 @@ fn set_up(
     let sender = Sender { source: network.address(0), port };
     let route = (!route.is_empty()).then(|| ExplicitRoute(route.to_vec()));
     let request = SetupRequest { session, sender, flowspec: load(rate), route, plugins: None };
-    network.with(0, |process, now, query| process.set_up(now, request, &Asked(query)))?;
+    network.with(0, |process, now, query| process.set_up(now, request, &RoutesByClosure(query)))?;
     network.run(SECOND);
     Ok((session, sender))
 }
@@ -73,7 +73,7 @@ fn one_packet_sets_up_path_and_reservation() {
 }
 
 #[test]
-fn a_setup_that_is_refused_somewhere_says_so_at_its_end() {
+fn a_setup_refused_at_a_node_is_marked_broken() {
     let mut network = diamond();
     set_up(&mut network, 5.0 * MEGA, 1, &[]).expect("a way");
     assert_eq!(arrived(&mut network), [(3, false)]);
@@ -116,7 +116,7 @@ fn flows_go_through_named_nodes_in_their_order() {
     network
         .with(0, |process, now, query| {
             let tspec = Tspec::new(2.0 * MEGA, 3_000.0);
-            process.announce(now, session, (sender, tspec), route, &Asked(query))
+            process.announce(now, session, (sender, tspec), route, &RoutesByClosure(query))
         })
         .expect("a way");
     network.run(SECOND);
@@ -131,7 +131,7 @@ fn flows_go_through_named_nodes_in_their_order() {
 }
 
 #[test]
-fn a_route_that_cannot_be_is_refused_with_a_path_err() {
+fn an_impossible_route_is_refused_with_a_path_err() {
     let mut network = diamond();
     let session = udp_session(network.address(5));
     let sender = Sender { source: network.address(0), port: 1 };
@@ -139,7 +139,7 @@ fn a_route_that_cannot_be_is_refused_with_a_path_err() {
         let route = Some(ExplicitRoute(nodes.to_vec()));
         network.with(0, |process, now, query| {
             let tspec = Tspec::new(MEGA, 3_000.0);
-            process.announce(now, session, (sender, tspec), route, &Asked(query))
+            process.announce(now, session, (sender, tspec), route, &RoutesByClosure(query))
         })
     };
     let [first, far] = [1, 4].map(|node| network.address(node));
@@ -178,7 +178,7 @@ fn hold_request(rate_bytes: u64, input: u32) -> HoldRequest {
 fn reservations_by_api_live_as_long_as_they_are_refreshed() {
     let mut network = diamond();
     let hold = |network: &mut Network, request: HoldRequest| {
-        network.with(1, |process, now, query| process.hold(now, request, &Asked(query)))
+        network.with(1, |process, now, query| process.hold(now, request, &RoutesByClosure(query)))
     };
     let id = hold(&mut network, hold_request(5_000_000, 0)).expect("fits");
     let refused = AdmissionError::Bandwidth {
@@ -251,7 +251,7 @@ fn any_messages_keep_the_books_right() {
                 let port = u32::from(four.octets()[3] % 4);
                 to.push(NextHop { port, address: destination });
             };
-            process.handle_message(now, &arrival, &bytes, &Asked(&everywhere));
+            process.handle_message(now, &arrival, &bytes, &RoutesByClosure(&everywhere));
             process.handle_timeout(now);
         });
         network.now += Span::from_nanos(rng.below(2_000_000_000));

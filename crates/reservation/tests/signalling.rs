@@ -312,7 +312,7 @@ fn reservations_move_with_a_route_that_is_not_reserved_and_stay_otherwise() {
     let paths = |network: &Network| [2, 3].map(|router| network.nodes[router].sessions());
     assert_eq!(paths(&network), [1, 0]);
     network.cut(1);
-    network.with(1, |process, now, query| process.routes_changed(now, &Asked(query)));
+    network.with(1, |process, now, query| process.routes_changed(now, &RoutesByClosure(query)));
     network.run(SECOND);
     assert_eq!(paths(&network)[1], 1, "the path has moved");
     reserve(&mut network, 5, session, Style::FixedFilter, MEGA, &[sender]).expect("sent");
@@ -320,7 +320,7 @@ fn reservations_move_with_a_route_that_is_not_reserved_and_stay_otherwise() {
     assert_eq!((network.rates(3), network.rates(1)), (vec![1_000_000], vec![1_000_000]));
     // The better way is back, but the reservation pins the flow.
     network.join_link(1);
-    network.with(1, |process, now, query| process.routes_changed(now, &Asked(query)));
+    network.with(1, |process, now, query| process.routes_changed(now, &RoutesByClosure(query)));
     network.run(Span::from_secs(1_000));
     assert_eq!((network.rates(3), network.rates(2)), (vec![1_000_000], vec![]));
     assert!(network.planes[1].values().all(|reservation| reservation.is_pinned));

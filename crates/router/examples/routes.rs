@@ -94,7 +94,7 @@ fn timed(work: impl FnOnce()) -> f64 {
     cpu_s() - begun
 }
 
-fn told(name: &str, unit: &str, mut values: Vec<f64>) {
+fn print_times(name: &str, unit: &str, mut values: Vec<f64>) {
     values.sort_by(f64::total_cmp);
     let (middle, last) = (values[values.len() / 2], values[values.len() - 1]);
     println!("{name}: {middle:.3} {unit} ({:.3} to {last:.3})", values[0]);
@@ -137,10 +137,10 @@ fn main() {
             table.rib_v4().bytes() as f64 / routes.len() as f64
         );
     }
-    told("decoding", "s CPU", decoding);
-    told("from bytes to forwarding", "s CPU", whole);
-    told("the same again, nothing changed", "s CPU", again);
-    told("a failed next hop of all prefixes, until readers may see it", "µs", failing);
+    print_times("decoding", "s CPU", decoding);
+    print_times("from bytes to forwarding", "s CPU", whole);
+    print_times("the same again, nothing changed", "s CPU", again);
+    print_times("a failed next hop of all prefixes, until readers may see it", "µs", failing);
 }
 
 /// All routes go by one group of 64 ways; then one of them fails, again and again. Seconds until readers

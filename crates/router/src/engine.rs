@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_what_they_are_called() {
+    fn engines_have_their_names_and_limits() {
         let most = Engine::ALL.map(|engine| (engine.name(), engine.next_hops_max()));
         let expected = [
             ("lines", 254),

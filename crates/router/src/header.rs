@@ -313,27 +313,27 @@ impl Transport {
     /// Protocols change from packet to packet, so there is no branch on the transport.
     #[inline]
     fn read(kind: u8, bytes: &[u8]) -> Transport {
-        let said = SAID[usize::from(kind)];
+        let masks = MASKS[usize::from(kind)];
         let (first, flags) = match bytes.first_chunk::<14>() {
             Some(head) => (u32::from_be_bytes([head[0], head[1], head[2], head[3]]), head[13]),
             None => (bytes.first_chunk::<4>().map_or(0, |four| u32::from_be_bytes(*four)), 0),
         };
-        let ports = first & said.0;
+        let ports = first & masks.0;
         Transport {
             source_port: (ports >> 16) as u16,
             destination_port: ports as u16,
-            flags: flags & said.1,
+            flags: flags & masks.1,
         }
     }
 }
 
 /// By protocol number, which bits of the first word are ports, and whether TCP flags follow.
-static SAID: [(u32, u8); 256] = {
-    let mut said = [(0, 0); 256];
-    said[protocol::TCP as usize] = (u32::MAX, u8::MAX);
-    said[protocol::UDP as usize] = (u32::MAX, 0);
-    said[protocol::SCTP as usize] = (u32::MAX, 0);
-    said
+static MASKS: [(u32, u8); 256] = {
+    let mut masks = [(0, 0); 256];
+    masks[protocol::TCP as usize] = (u32::MAX, u8::MAX);
+    masks[protocol::UDP as usize] = (u32::MAX, 0);
+    masks[protocol::SCTP as usize] = (u32::MAX, 0);
+    masks
 };
 
 /// Where a chain of IPv6 extension headers ends.
@@ -418,7 +418,7 @@ mod tests {
 
     /// Sums of chance, and those around every multiple that matters.
     #[test]
-    fn a_multiple_is_what_folds_to_all_ones() {
+    fn multiples_of_65535_fold_to_all_ones() {
         let folded = |mut sum: u64| {
             while sum > 0xffff {
                 sum = (sum >> 16) + (sum & 0xffff);

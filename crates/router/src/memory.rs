@@ -67,9 +67,9 @@ impl Packet for Ticket {
 }
 
 /// Gives the buffers of what queues drop back to their memory.
-pub struct GiveBack<'a, M: ?Sized>(pub &'a mut M);
+pub struct ReturnBuffers<'a, M: ?Sized>(pub &'a mut M);
 
-impl<M: Memory + ?Sized> Drops<Ticket> for GiveBack<'_, M> {
+impl<M: Memory + ?Sized> Drops<Ticket> for ReturnBuffers<'_, M> {
     fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
         self.0.give(ticket.place);
     }

@@ -108,7 +108,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn text_there_and_back() {
+    fn prefixes_round_trip_through_text() {
         for text in ["0.0.0.0/0", "10.0.0.0/8", "198.18.0.0/15", "1.2.3.4/32"] {
             assert_eq!(text.parse::<Prefix<u32>>().expect(text).to_string(), text);
         }

@@ -83,8 +83,8 @@ impl Readers {
     pub fn passed(&self) -> u64 {
         fence(Ordering::SeqCst);
         let now = self.epoch.load(Ordering::SeqCst);
-        let said = self.places.iter().map(|place| place.load(Ordering::SeqCst));
-        said.filter(|&epoch| epoch < VACANT).min().unwrap_or(now)
+        let epochs = self.places.iter().map(|place| place.load(Ordering::SeqCst));
+        epochs.filter(|&epoch| epoch < VACANT).min().unwrap_or(now)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reader_may_hold_is_kept_until_it_passes() {
+    fn data_a_reader_may_hold_is_kept_until_it_passes() {
         let readers = Readers::new();
         let (a, b) = (readers.admit().expect("a place"), readers.admit().expect("a place"));
         readers.pass(a);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_given_back() {
+    fn reader_slots_are_reused() {
         let readers = Readers::new();
         let places: alloc::vec::Vec<usize> = core::iter::from_fn(|| readers.admit()).collect();
         assert_eq!(places.len(), READERS_LIMIT);

@@ -2,7 +2,7 @@
 //!
 //! Sources speak of links and of numbered next-hop objects; forwarding knows ports and [`NextHop`]
 //! numbers. Each object has a number of its own, so that a source which redefines one moves all of its
-//! routes at once. A link that is no port of ours leads to [`Hop::Beside`]: the kernel beneath has
+//! routes at once. A link that is no port of ours leads to [`Hop::KernelLink`]: the kernel beneath has
 //! that interface, and gets the packet.
 //!
 //! A source that was restarted may give an object's old number to another. So a replay begins with no
@@ -164,7 +164,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
                 RouteUpdate::Define { id, way } => self.define(source, *id, way),
                 RouteUpdate::Forget { id } => self.forget(source, *id),
                 RouteUpdate::ReplayBegins => {
-                    self.objects_of_before(source);
+                    self.earlier_objects(source);
                     steps.push(Step::ReplayBegins);
                 }
                 RouteUpdate::ReplayEnds => {
@@ -251,7 +251,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         &mut self,
         source: Source,
         prefix: AnyPrefix,
-        told: (u8, u32),
+        announcement: (u8, u32),
         way: &RouteTarget,
     ) -> Option<Step> {
         let next = match way {
@@ -267,7 +267,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
             self.counters.next_hops_refused += 1;
             return None;
         };
-        let (protocol, metric) = told;
+        let (protocol, metric) = announcement;
         Some(match prefix {
             AnyPrefix::V4(prefix) => {
                 Step::Announce4(Route { prefix, source, protocol, metric, next })
@@ -353,7 +353,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
             Some(&port) => Hop::Via { port, gateway: path.gateway },
             None => {
                 self.counters.not_a_port += 1;
-                Hop::Beside
+                Hop::KernelLink
             }
         };
         Member { hop, weight: path.weight }
@@ -443,7 +443,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
     }
 
     /// The objects that are known now were announced before the replay.
-    fn objects_of_before(&mut self, source: Source) {
+    fn earlier_objects(&mut self, source: Source) {
         let objects = &mut self.objects[source as usize];
         for (id, object) in mem::take(&mut objects.now) {
             if let Some(older) = objects.before.insert(id, object) {

@@ -67,7 +67,7 @@ pub struct Ignored {
     pub selective: u64,
     /// Of a family, or a type of route, that is not used for forwarding.
     pub other: u64,
-    /// Ways with an encapsulation, which are left to the kernel ([`Hop::Beside`]).
+    /// Ways with an encapsulation, which are left to the kernel ([`Hop::KernelLink`]).
     pub encapsulated: u64,
 }
 
@@ -245,7 +245,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<RouteTarget
     }
     if found.is_encapsulated {
         ignored.encapsulated += 1;
-        return Ok(RouteTarget::Fate(Hop::Beside));
+        return Ok(RouteTarget::Fate(Hop::KernelLink));
     }
     let Some(mut rest) = found.paths else {
         return Ok(RouteTarget::Path(Path { link: found.link, gateway: found.gateway, weight: 1 }));
@@ -259,7 +259,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<RouteTarget
         let within = RouteAttributes::read(&path[8..])?;
         if within.is_encapsulated {
             ignored.encapsulated += 1;
-            return Ok(RouteTarget::Fate(Hop::Beside));
+            return Ok(RouteTarget::Fate(Hop::KernelLink));
         }
         let link = u32_at(path, 4).ok_or(NetlinkFault::Length)?;
         let weight = u16::from(path[3]) + 1;
@@ -300,7 +300,7 @@ fn read_next_hop(
         _ if is_blackhole => RouteTarget::Fate(Hop::Blackhole),
         _ if is_encapsulated => {
             ignored.encapsulated += 1;
-            RouteTarget::Fate(Hop::Beside)
+            RouteTarget::Fate(Hop::KernelLink)
         }
         None => RouteTarget::Path(Path { link, gateway, weight: 1 }),
         Some(value) if value.is_empty() || value.len() % 8 != 0 => return Err(NetlinkFault::Value),

@@ -152,7 +152,7 @@ fn a_million_updates_of_ipv4_and_every_header_between() {
 }
 
 #[test]
-fn as_many_of_ipv6() {
+fn updates_of_ipv6_and_every_header_between() {
     hold::<u128>(7, 300_000, |rng| {
         u128::from(rng.below(4)) << 126 | u128::from(rng.below(4)) << 70 | u128::from(rng.below(4))
     });
@@ -226,7 +226,7 @@ fn rules_beyond_the_limit_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn rules_that_nothing_tells_apart_all_fit_one_bucket() {
+fn rules_of_one_tuple_and_key_all_fit_one_bucket() {
     let mut tuples = ClassifierTuples::<u32>::new(5_000);
     for id in 0..5_000 {
         let priority = id * 7_919 % 5_000;
@@ -446,7 +446,7 @@ fn the_memory_of_a_thousand_rules() {
         || Box::new(ClassifierTuples::new(2_000)),
         || Box::new(ClassifierVectors::new(2_000)),
     ];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for make in classifiers {
         let mut chance = Chance { rng: Rng::new(12, 1, 0), address: few };
         let (mut alone, mut by_port) = (make(), ByPort::new(make()));
@@ -459,9 +459,9 @@ fn the_memory_of_a_thousand_rules() {
         let young = alone.bytes();
         alone.settle();
         by_port.settle();
-        told.push([young, alone.bytes(), by_port.bytes()]);
+        reported.push([young, alone.bytes(), by_port.bytes()]);
     }
     let expected =
         [[48_000, 48_000, 96_000], [98_224, 99_656, 197_559], [113_488, 147_528, 232_752]];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

@@ -70,7 +70,7 @@ fn us(n: u64) -> Time {
 }
 
 #[test]
-fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
+fn packets_are_conserved_under_any_change_and_flows_stay_in_order() {
     let mut rng = Rng::new(3, u32::from_be_bytes(*b"fabr"), 0);
     let mut fabric = fabric(Some(dq_plus()), 200);
     let (mut drops, mut got, mut sent) = (Drops::new(), Vec::new(), 0u64);
@@ -150,7 +150,7 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
 /// Every discipline, with and without distributed queueing, changing rates and wires: packets handed
 /// over and taken in batches leave exactly as one by one, at the same times.
 #[test]
-fn together_is_one_by_one() {
+fn batches_agree_with_single_packets() {
     for (kind, variant) in
         DisciplineKind::ALL.into_iter().flat_map(|kind| [(kind, None), (kind, Some(dq_plus()))])
     {
@@ -208,7 +208,7 @@ fn together_is_one_by_one() {
 }
 
 #[test]
-fn a_link_keeps_its_rate_though_its_driver_comes_by_irregularly() {
+fn a_link_keeps_its_rate_with_an_irregular_driver() {
     let mut rng = Rng::new(4, u32::from_be_bytes(*b"pace"), 0);
     let mut fabric = fabric(None, 1000);
     fabric.set_rate(2, Some(LINK));
@@ -297,7 +297,7 @@ fn a_link_served_late_keeps_its_rate_as_far_as_its_burst() {
 }
 
 #[test]
-fn a_link_served_in_time_does_the_same_whatever_its_burst_is() {
+fn a_link_served_in_time_behaves_alike_with_any_burst() {
     let moments = |burst_bytes: Option<u64>| {
         let mut link = Late::new(burst_bytes);
         link.serve(Span::from_nanos(1_000));
@@ -362,7 +362,7 @@ fn a_wire_is_as_long_as_it_is_set() {
 }
 
 #[test]
-fn a_row_spends_what_it_was_granted_and_the_largest_packet_of_what_it_saved() {
+fn a_row_spends_its_grant_and_at_most_one_packet_of_saved_credit() {
     let mut fabric = fabric(Some(dq_plus()), 100_000);
     let (mut drops, mut number) = (Drops::new(), 0);
     // For 100 periods nothing comes; then more than the fabric can carry, for one output.
@@ -387,7 +387,7 @@ fn a_row_spends_what_it_was_granted_and_the_largest_packet_of_what_it_saved() {
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn mismatched_plans_and_shapes_are_refused() {
     let plan = *fabric(None, 10).plan();
     assert!(Fabric::new(plan, vec![discipline(DisciplineKind::TailDrop, 5)]).is_err());
     let mut fabric = fabric(None, 10);
@@ -418,7 +418,7 @@ fn a_fabric_in_which_something_waits_is_not_transparent() {
 /// A recording (see `recording/mod.rs`): five times as much as a fabric carries to one output, and what
 /// it carries to the others, for all ways of sharing it.
 #[test]
-fn what_crosses_is_recorded() {
+fn fabric_departures_agree_with_the_recording() {
     let reserved = Variant::Reserved { minimum_backlog_bytes: 3_000, minimum_share: 0.1 };
     let deferring = Variant::DqPlus {
         minimum_backlog_bytes: 1_500,

@@ -154,7 +154,7 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
     let patience = 1 + rng.below(40);
     let mut bucket = Bucket { tokens: burst, rate, burst, patience };
     let mut overload = Overload::new(rng, ports);
-    let (mut drops, mut left, mut asked) = (Drops::new(), vec![0; ports], 0);
+    let (mut drops, mut left, mut offered) = (Drops::new(), vec![0; ports], 0);
     let mut sent = vec![0; ports];
     for turn in 0..TURNS {
         let now = Time::from_nanos(turn * TURN_NS);
@@ -165,7 +165,7 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
             let before = rng.below(some.len() as u64 + 1) as usize;
             let ours = (quiet as u16, Cargo { output: quiet, bytes: BYTES });
             some.splice(before..before, std::iter::repeat_n(ours, count));
-            asked += count as u64;
+            offered += count as u64;
             fabric.enqueue_all(now, input, &mut some, &mut drops);
         }
         fabric.advance(now, &mut drops);
@@ -190,32 +190,32 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
         fabric.advance(now, &mut drops);
         leave(&mut fabric, now, &mut drops, &mut left);
     }
-    assert_eq!(left[quiet], asked, "{plan:?}");
-    (asked, drops.len() as u64)
+    assert_eq!(left[quiet], offered, "{plan:?}");
+    (offered, drops.len() as u64)
 }
 
 /// The guarantee of `queue::voq`.
 #[test]
-fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
-    let (mut asked, mut lost) = (0, 0);
+fn an_output_within_its_share_loses_nothing_under_any_load_of_others() {
+    let (mut offered, mut lost) = (0, 0);
     for case in 0..100 {
         let mut rng = Rng::new(1, PURPOSE, case);
         let (ours, theirs) = quiet_among_busy(&mut rng, false);
-        (asked, lost) = (asked + ours, lost + theirs);
+        (offered, lost) = (offered + ours, lost + theirs);
     }
-    assert!(asked > 10_000 && lost > 100_000, "{asked} sent, {lost} of the others lost");
+    assert!(offered > 10_000 && lost > 100_000, "{offered} sent, {lost} of the others lost");
 }
 
 /// Shares hold where the memory is as small as its reserves and outputs would take all of it.
 #[test]
 fn the_memory_of_all_has_shares_as_well() {
-    let (mut asked, mut lost) = (0, 0);
+    let (mut offered, mut lost) = (0, 0);
     for case in 0..100 {
         let mut rng = Rng::new(2, PURPOSE, case);
         let (ours, theirs) = quiet_among_busy(&mut rng, true);
-        (asked, lost) = (asked + ours, lost + theirs);
+        (offered, lost) = (offered + ours, lost + theirs);
     }
-    assert!(asked > 10_000 && lost > 100_000, "{asked} sent, {lost} of the others lost");
+    assert!(offered > 10_000 && lost > 100_000, "{offered} sent, {lost} of the others lost");
 }
 
 #[test]
@@ -279,8 +279,8 @@ fn reserves_that_do_not_fit_are_refused() {
     };
     let memory = |reserve| Some(MemoryLimits { packets: 1_000, sharing: of(reserve) });
     assert_eq!(made(plan(25, memory(250))), Ok(()));
-    let said = "4 queues that reserve 26 packets each need 104, and the buffer holds 100: reserve at \
+    let message = "4 queues that reserve 26 packets each need 104, and the buffer holds 100: reserve at \
                 most 25, or let it hold more";
-    assert_eq!(made(plan(26, None)), Err(said.to_owned()));
+    assert_eq!(made(plan(26, None)), Err(message.to_owned()));
     assert!(made(plan(25, memory(251))).is_err_and(|why| why.contains("251")));
 }

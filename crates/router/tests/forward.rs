@@ -178,8 +178,8 @@ fn hostile_packets_get_sound_answers_or_none() {
 
 /// An answer's lengths and checksums are right, and it goes back to the packet's sender.
 fn check_answer(answer: &[u8], packet: &[u8]) {
-    let told = parsed(answer);
-    assert_eq!(told.ip_bytes as usize, answer.len());
+    let reply = parsed(answer);
+    assert_eq!(reply.ip_bytes as usize, answer.len());
     assert_eq!(transport_checksum_ok(answer), Some(true));
     if answer[0] >> 4 == 4 {
         assert_eq!(ipv4_header_checksum_ok(answer), Some(true));
@@ -236,7 +236,7 @@ fn hostile_packets_are_forwarded_sound_or_refused() {
 
 /// Options of one packet, applied to quite another: not what a caller should do, and no panic.
 #[test]
-fn options_of_another_packet_do_no_harm() {
+fn options_of_another_packet_are_tolerated() {
     let mut rng = Rng::new(13, PURPOSE, 0);
     let samples = samples();
     let mut applied = 0;

@@ -30,7 +30,7 @@ fn table() -> Table {
 }
 
 /// The updates in the frames, read in pieces of random sizes.
-fn told(seed: u64, bytes: &[u8]) -> (Vec<RouteUpdate>, Stream) {
+fn decoded(seed: u64, bytes: &[u8]) -> (Vec<RouteUpdate>, Stream) {
     let mut rng = Rng::new(seed, 1, 0);
     let (mut stream, mut updates, mut rest) = (Stream::new(), Vec::new(), bytes);
     while !rest.is_empty() {
@@ -60,12 +60,12 @@ fn via(port: u16, gateway: &str) -> Option<Hop> {
 }
 
 fn feed(table: &mut Table, frames: &[Vec<u8>]) {
-    let (updates, _) = told(1, &frames.concat());
+    let (updates, _) = decoded(1, &frames.concat());
     table.apply(Source::Fpm, &updates);
 }
 
 #[test]
-fn what_zebra_says_is_understood_in_any_pieces() {
+fn messages_of_zebra_are_parsed_in_any_segmentation() {
     let inline = route(rtnetlink::NEW_ROUTE, ip("fd00::"), 8, BGP, UNICAST);
     let inline = inline.number(4, 11).address(5, ip("fe80::1")).bytes();
     let ways = [
@@ -99,7 +99,7 @@ fn what_zebra_says_is_understood_in_any_pieces() {
         RouteUpdate::Forget { id: 9 },
     ];
     for seed in 0..50 {
-        let (updates, stream) = told(seed, &frames.concat());
+        let (updates, stream) = decoded(seed, &frames.concat());
         assert_eq!(updates, expected, "seed {seed}");
         let counters = stream.counters();
         assert_eq!((counters.frames, counters.messages, counters.malformed), (4, 9, 0));
@@ -121,7 +121,7 @@ fn a_frame_that_was_cut_is_forgotten_with_its_connection() {
 }
 
 #[test]
-fn what_is_not_ours_is_counted_and_left_out() {
+fn foreign_messages_are_counted_and_ignored() {
     let to = ip("10.0.0.0");
     let mut of_multicast = route(rtnetlink::NEW_ROUTE, to, 8, BGP, UNICAST).bytes();
     of_multicast[16] = 128;
@@ -131,17 +131,17 @@ fn what_is_not_ours_is_counted_and_left_out() {
     let encapsulated = route(rtnetlink::NEW_ROUTE, to, 8, BGP, UNICAST).attribute(22, &[0; 8]);
     let link = netlink::Message::new(16, &[0; 16]).bytes();
     let frames = frame(&[of_multicast, for_a_service, other_table, encapsulated.bytes(), link]);
-    let (updates, stream) = told(1, &frames);
+    let (updates, stream) = decoded(1, &frames);
     let ignored = stream.counters().ignored;
     assert_eq!((ignored.multicast, ignored.selective, ignored.table, ignored.kind), (1, 1, 1, 1));
     assert_eq!(ignored.encapsulated, 1);
     let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
-    assert_eq!(*way, RouteTarget::Fate(Hop::Beside), "the kernel encapsulates");
+    assert_eq!(*way, RouteTarget::Fate(Hop::KernelLink), "the kernel encapsulates");
 }
 
 /// By the type of the route alone (`RTN_`, linux/rtnetlink.h).
 #[test]
-fn the_type_of_a_route_may_say_all_of_its_fate() {
+fn the_type_of_a_route_may_determine_its_fate() {
     let unreachable = Hop::Reject(Rejection::Unreachable);
     let fates = [
         (2, Hop::Local),
@@ -155,29 +155,29 @@ fn the_type_of_a_route_may_say_all_of_its_fate() {
     ];
     for (kind, fate) in fates {
         let route = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, kind).bytes();
-        let (updates, _) = told(1, &frame(&[route]));
+        let (updates, _) = decoded(1, &frame(&[route]));
         let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
         assert_eq!(*way, RouteTarget::Fate(fate), "type {kind}");
     }
     for (kind, message) in [(0, rtnetlink::NEW_ROUTE), (10, rtnetlink::NEW_ROUTE)] {
         let (updates, stream) =
-            told(1, &frame(&[route(message, ip("10.0.0.0"), 8, BGP, kind).bytes()]));
+            decoded(1, &frame(&[route(message, ip("10.0.0.0"), 8, BGP, kind).bytes()]));
         assert_eq!((updates.len(), stream.counters().ignored.other), (0, 1), "type {kind}");
     }
 }
 
 /// Attributes of next-hop objects (`NHA_`, linux/nexthop.h): of 4 a blackhole, of 8 an encapsulation.
 #[test]
-fn the_attributes_of_an_object_say_what_it_is() {
+fn the_attributes_of_an_object_give_its_kind() {
     let object = |kind: u16, value: &[u8]| {
         let message = netlink::Message::new(rtnetlink::NEW_NEXT_HOP, &[2, 0, 11, 0, 0, 0, 0, 0]);
         let bytes = message.number(1, 7).number(5, 12).attribute(kind, value).bytes();
-        let (updates, stream) = told(1, &frame(&[bytes]));
+        let (updates, stream) = decoded(1, &frame(&[bytes]));
         (updates, stream.counters().ignored.encapsulated, stream.counters().malformed)
     };
     let define = |way| vec![RouteUpdate::Define { id: 7, way }];
     assert_eq!(object(4, &[]), (define(RouteTarget::Fate(Hop::Blackhole)), 0, 0));
-    assert_eq!(object(8, &[0; 4]), (define(RouteTarget::Fate(Hop::Beside)), 1, 0));
+    assert_eq!(object(8, &[0; 4]), (define(RouteTarget::Fate(Hop::KernelLink)), 1, 0));
     let path = |gateway| RouteTarget::Path(Path { link: 12, gateway, weight: 1 });
     assert_eq!(object(6, &[198, 18, 0, 1]), (define(path(Some(ip("198.18.0.1")))), 0, 0));
     assert_eq!(object(9, &[]), (define(path(None)), 0, 0));
@@ -193,7 +193,7 @@ fn a_way_that_the_kernel_calls_dead_is_not_taken_while_another_lives() {
     let way = |flags: u8, link: u8| [8, 0, flags, 0, link, 0, 0, 0];
     let told_of = |ways: &[[u8; 8]]| {
         let several = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, UNICAST);
-        let (updates, _) = told(1, &frame(&[several.attribute(9, &ways.concat()).bytes()]));
+        let (updates, _) = decoded(1, &frame(&[several.attribute(9, &ways.concat()).bytes()]));
         let [RouteUpdate::Announce { way: RouteTarget::Paths(paths), .. }] = &updates[..] else {
             panic!("{updates:?}");
         };
@@ -204,7 +204,7 @@ fn a_way_that_the_kernel_calls_dead_is_not_taken_while_another_lives() {
 }
 
 #[test]
-fn hostile_bytes_do_no_harm() {
+fn hostile_bytes_are_tolerated() {
     let sound = [
         frame(&[object(7, 10, ip("198.18.0.1")), group(9, &[(7, 1), (8, 3)])]),
         frame(&[via_object(ip("10.0.0.0"), 8, 9), withdrawal(ip("10.1.0.0"), 16)]),
@@ -253,7 +253,7 @@ fn a_withdrawal_and_an_announcement_in_one_frame_are_one_change() {
     feed(&mut table, &[objects, frame(&[via_object(ip("10.0.0.0"), 8, 7)])]);
     let before = table.rib_v4().counters();
     let exchange = frame(&[withdrawal(ip("10.0.0.0"), 8), via_object(ip("10.0.0.0"), 8, 8)]);
-    let (updates, stream) = told(1, &exchange);
+    let (updates, stream) = decoded(1, &exchange);
     assert_eq!((updates.len(), stream.counters().exchanges), (1, 1));
     table.apply(Source::Fpm, &updates);
     let after = table.rib_v4().counters();
@@ -287,7 +287,7 @@ fn objects_move_their_routes_and_ports_their_flows() {
     assert_eq!(fate(&mut table, "10.1.1.1"), via(2, "198.18.0.9"), "the group's only way");
     // A link that is none of ours is the kernel's.
     feed(&mut table, &[frame(&[object(7, 99, ip("198.18.0.9"))])]);
-    assert_eq!(fate(&mut table, "fd00::1"), Some(Hop::Beside));
+    assert_eq!(fate(&mut table, "fd00::1"), Some(Hop::KernelLink));
     table.set_port(99, 5);
     assert_eq!(fate(&mut table, "fd00::1"), via(5, "198.18.0.9"));
 }

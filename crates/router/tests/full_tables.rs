@@ -211,7 +211,7 @@ fn hold<A: Crowded>(make: impl Fn() -> Box<dyn ServingFib<A>>, next_hops: u64, s
 }
 
 #[test]
-fn what_is_in_a_full_table_of_slots_can_change_and_go() {
+fn routes_in_a_full_slot_table_can_change_and_be_withdrawn() {
     for next_hops in [2, 200] {
         let shared = (next_hops as usize + 1) * 16;
         let slots = || SlotFib::<u32, Lines<1>>::new((1 << 18) + ROOM).expect("room");
@@ -222,7 +222,7 @@ fn what_is_in_a_full_table_of_slots_can_change_and_go() {
 }
 
 #[test]
-fn what_is_in_a_full_table_of_parcels_can_change_and_go() {
+fn routes_in_a_full_parcel_table_can_change_and_be_withdrawn() {
     for next_hops in [2, 200] {
         let parcels = || Ipv6Fib::<1>::new((1 << 16) + ROOM).expect("room");
         hold(|| Box::new(parcels()), next_hops, 0);

@@ -40,30 +40,30 @@ impl ByLength {
 
 /// Where routes crowd: the bits that all their addresses have, which of the others differ, and lengths.
 #[derive(Clone, Copy)]
-struct Crowd {
+struct Cluster {
     base: u128,
     differ: u128,
     lengths: (u32, u32),
 }
 
-const CROWDS: [Crowd; 9] = [
+const CROWDS: [Cluster; 9] = [
     // The Internet: /29 to /48 below a few /20, dense in one of them.
-    Crowd { base: 0x2a0e << 112, differ: 0x0000_0fff_ffff << 80, lengths: (20, 48) },
-    Crowd { base: 0x2001_0670 << 96, differ: 0x000f_00ff << 80, lengths: (32, 48) },
+    Cluster { base: 0x2a0e << 112, differ: 0x0000_0fff_ffff << 80, lengths: (20, 48) },
+    Cluster { base: 0x2001_0670 << 96, differ: 0x000f_00ff << 80, lengths: (32, 48) },
     // /64s under one /48; /128s under one /64; both at once.
-    Crowd { base: 0x2001_0db8_0001 << 80, differ: 0xffff << 64, lengths: (64, 64) },
-    Crowd { base: 0x2001_0db8_0002_0003 << 64, differ: 0x0fff, lengths: (128, 128) },
-    Crowd { base: 0x2001_0db8_0004 << 80, differ: 0x00ff << 64 | 0x0f0f, lengths: (49, 128) },
+    Cluster { base: 0x2001_0db8_0001 << 80, differ: 0xffff << 64, lengths: (64, 64) },
+    Cluster { base: 0x2001_0db8_0002_0003 << 64, differ: 0x0fff, lengths: (128, 128) },
+    Cluster { base: 0x2001_0db8_0004 << 80, differ: 0x00ff << 64 | 0x0f0f, lengths: (49, 128) },
     // IPv4-mapped.
-    Crowd { base: 0xffff << 32, differ: 0x0103_07ff, lengths: (96, 128) },
+    Cluster { base: 0xffff << 32, differ: 0x0103_07ff, lengths: (96, 128) },
     // The highest addresses, whose bits equal those that fill up a line.
-    Crowd { base: u128::MAX << 20, differ: 0x000f_ffff, lengths: (100, 128) },
+    Cluster { base: u128::MAX << 20, differ: 0x000f_ffff, lengths: (100, 128) },
     // Prefixes shorter than a parcel, and everything.
-    Crowd { base: 0, differ: u128::MAX, lengths: (0, 26) },
-    Crowd { base: 0, differ: 0x2003_0003_0003_0003_8000_0000_0000_0003, lengths: (0, 128) },
+    Cluster { base: 0, differ: u128::MAX, lengths: (0, 26) },
+    Cluster { base: 0, differ: 0x2003_0003_0003_0003_8000_0000_0000_0003, lengths: (0, 128) },
 ];
 
-impl Crowd {
+impl Cluster {
     fn address(&self, rng: &mut Rng) -> u128 {
         let any = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
         self.base | any & self.differ
@@ -77,7 +77,7 @@ impl Crowd {
 }
 
 /// An address near those of a crowd: one of theirs, or with a bit that none has.
-fn near(crowds: &[Crowd], rng: &mut Rng) -> u128 {
+fn near(crowds: &[Cluster], rng: &mut Rng) -> u128 {
     let crowd = &crowds[rng.below(crowds.len() as u64) as usize];
     let address = crowd.address(rng);
     if rng.below(4) == 0 { address ^ 1 << rng.below(128) } else { address }
@@ -97,7 +97,7 @@ fn compare(ours: &dyn ServingFib<u128>, twin: &ByLength, addresses: &[u128], see
 /// Growing, then shrinking until nothing is left.
 fn hold(
     ours: &mut dyn ServingFib<u128>,
-    crowds: &[Crowd],
+    crowds: &[Cluster],
     next_hops: u64,
     seed: u64,
     operations: usize,

@@ -131,7 +131,7 @@ fn rfc_5227_probes_claims_and_announcements() {
 }
 
 #[test]
-fn only_our_own_addresses_are_answered_for_unless_told() {
+fn only_our_own_addresses_are_answered_for_without_proxy_arp() {
     let mut arp = port();
     tell(&mut arp, Time::ZERO, request(PEER, BASE + 2, BASE + 7));
     assert!(sent(&mut arp).is_empty());
@@ -143,7 +143,7 @@ fn only_our_own_addresses_are_answered_for_unless_told() {
 }
 
 #[test]
-fn what_is_no_arp_is_malformed_and_what_is_for_others_is_left() {
+fn invalid_arp_is_malformed_and_arp_for_others_is_ignored() {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = request(PEER, BASE + 2, US).write(&mut frame);
     for cut in 0..42 {
@@ -163,7 +163,7 @@ fn what_is_no_arp_is_malformed_and_what_is_for_others_is_left() {
 
 /// Mutated bytes never panic, and a parsed message is written back as the same bytes.
 #[test]
-fn mutated_frames_there_and_back() {
+fn mutated_frames_round_trip() {
     let mut rng = Rng::new(11, 1, 0);
     let mut arp = port();
     let mut read = 0;

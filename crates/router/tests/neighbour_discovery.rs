@@ -96,26 +96,26 @@ fn section_7_3_3_probes_are_unicast() {
     port.table.lookup(Time::ZERO, address("fe80::2"));
     let now = port.poll_timeout().expect("a timer");
     port.handle_timeout(now);
-    let asked = Envelope { frame_to: PEER, frame_from: OURS, ..envelope("fe80::1", "fe80::2") };
-    assert_eq!(sent(&mut port), [(asked, ask("fe80::2", Some(OURS)))]);
+    let requested = Envelope { frame_to: PEER, frame_from: OURS, ..envelope("fe80::1", "fe80::2") };
+    assert_eq!(sent(&mut port), [(requested, ask("fe80::2", Some(OURS)))]);
 }
 
 #[test]
 fn section_7_2_4_answers() {
     let mut port = port(1);
-    let said = |is_solicited| {
+    let advert = |is_solicited| {
         let answer = Answer { mac: Some(OURS), is_solicited, overrides: true, is_router: true };
         Message::Advertisement { target: address("fd00::1"), answer }
     };
     tell(&mut port, Time::ZERO, envelope("fd00::2", "fd00::1"), ask("fd00::1", Some(PEER)));
     let to_peer = Envelope { frame_to: PEER, frame_from: OURS, ..envelope("fd00::1", "fd00::2") };
-    assert_eq!(sent(&mut port), [(to_peer, said(true))]);
+    assert_eq!(sent(&mut port), [(to_peer, advert(true))]);
     assert_eq!(state(&port, "fd00::2"), Some((State::Stale, Some(PEER), false)));
     // Another node tries our address: the answer goes to all nodes, and nothing is learnt.
     tell(&mut port, Time::ZERO, envelope("::", "ff02::1:ff00:1"), ask("fd00::1", None));
     let frame_to = [0x33, 0x33, 0, 0, 0, 1];
     let to_all = Envelope { frame_to, frame_from: OURS, ..envelope("fd00::1", "ff02::1") };
-    assert_eq!(sent(&mut port), [(to_all, said(false))]);
+    assert_eq!(sent(&mut port), [(to_all, advert(false))]);
     assert_eq!(port.table.len(), 1);
     // Another's address, and a question from off the link.
     tell(&mut port, Time::ZERO, envelope("fd00::2", "fd00::9"), ask("fd00::9", Some(PEER)));
@@ -134,8 +134,8 @@ fn rfc_4862_5_4_an_address_is_tried_first() {
         port.add_address(now, address("fd00::77"), 64).expect("a host");
         assert_eq!(port.poll_timeout(), Some(now));
         port.handle_timeout(now);
-        let (asked, message) = sent(&mut port)[0];
-        assert_eq!((asked.source, asked.destination), (0, address("ff02::1:ff00:77")));
+        let (requested, message) = sent(&mut port)[0];
+        assert_eq!((requested.source, requested.destination), (0, address("ff02::1:ff00:77")));
         assert_eq!(message, ask("fd00::77", None));
         // While on trial it answers no request.
         tell(&mut port, now, envelope("fd00::2", "fd00::77"), ask("fd00::77", Some(PEER)));
@@ -199,9 +199,12 @@ fn section_6_2_advertisements() {
         now = port.poll_timeout().expect("a timer").max(now);
         port.handle_timeout(now);
         for (sent, message) in sent(&mut port) {
-            let Message::RouterAdvertisement(said) = message else { continue };
-            assert_eq!((said.lifetime_s, said.mtu, said.mac), (1_800, Some(1_500), Some(OURS)));
-            assert_eq!(said.prefixes, advertising().prefixes);
+            let Message::RouterAdvertisement(advert) = message else { continue };
+            assert_eq!(
+                (advert.lifetime_s, advert.mtu, advert.mac),
+                (1_800, Some(1_500), Some(OURS))
+            );
+            assert_eq!(advert.prefixes, advertising().prefixes);
             let to = (address("fe80::1"), address("ff02::1"));
             assert_eq!((sent.source, sent.destination), to);
             moments.push(now);
@@ -224,7 +227,9 @@ fn section_6_2_advertisements() {
     }
     port.cease();
     let last = sent(&mut port);
-    assert!(matches!(last[..], [(_, Message::RouterAdvertisement(said))] if said.lifetime_s == 0));
+    assert!(
+        matches!(last[..], [(_, Message::RouterAdvertisement(advert))] if advert.lifetime_s == 0)
+    );
 }
 
 #[test]
@@ -255,15 +260,15 @@ fn section_6_2_7_another_router_is_known_as_one() {
     other.advertise(Time::ZERO, advertising()).expect("sound");
     other.handle_timeout(Time::ZERO);
     let (_, message) = sent(&mut other)[0];
-    let Message::RouterAdvertisement(mut said) = message else { panic!("advertised") };
-    said.mac = Some(PEER);
-    let message = Message::RouterAdvertisement(said);
+    let Message::RouterAdvertisement(mut advert) = message else { panic!("advertised") };
+    advert.mac = Some(PEER);
+    let message = Message::RouterAdvertisement(advert);
     tell(&mut port, Time::ZERO, envelope("fe80::2", "ff02::1"), message);
     assert_eq!(state(&port, "fe80::2"), Some((State::Stale, Some(PEER), true)));
 }
 
 #[test]
-fn section_7_1_what_breaks_a_rule_is_refused() {
+fn section_7_1_invalid_messages_are_refused() {
     let write = |envelope: Envelope, message: Message| {
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = message.write(&envelope, &mut frame);
@@ -299,7 +304,7 @@ fn section_7_1_what_breaks_a_rule_is_refused() {
 
 /// Changed bytes, with the checksum made right again, never panic and read as they are written.
 #[test]
-fn mutated_frames_there_and_back() {
+fn mutated_frames_round_trip() {
     let mut rng = Rng::new(12, 1, 0);
     let mut port = port(1);
     port.advertise(Time::ZERO, advertising()).expect("sound");
@@ -310,8 +315,8 @@ fn mutated_frames_there_and_back() {
             1 => say("fd00::9", Some(PEER), true),
             2 => Message::RouterSolicitation { mac: Some(PEER) },
             _ => {
-                let mut said = advertising();
-                said.prefixes[1] = said.prefixes[0];
+                let mut advert = advertising();
+                advert.prefixes[1] = advert.prefixes[0];
                 Message::RouterAdvertisement(nilometer_router::neighbour::RouterAdvertisement {
                     hop_limit: 64,
                     is_managed: false,
@@ -320,8 +325,8 @@ fn mutated_frames_there_and_back() {
                     reachable_ms: 0,
                     retransmit_ms: 0,
                     mac: Some(PEER),
-                    mtu: said.mtu,
-                    prefixes: said.prefixes,
+                    mtu: advert.mtu,
+                    prefixes: advert.prefixes,
                 })
             }
         };

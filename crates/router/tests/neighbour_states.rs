@@ -91,8 +91,8 @@ fn appendix_c_and_7_2_5_advertisements() {
 #[test]
 fn section_7_2_5_an_advertisement_makes_no_entry() {
     let mut table = with(Settings::discovery(1));
-    let said = answer(Some(NEW), true, true);
-    assert_eq!(table.answered(Time::ZERO, NEXT, said), Err(Ignored::Unknown));
+    let reply = answer(Some(NEW), true, true);
+    assert_eq!(table.answered(Time::ZERO, NEXT, reply), Err(Ignored::Unknown));
     assert!(table.is_empty());
     assert_eq!(table.ledger().ignored(Ignored::Unknown), 1);
 }
@@ -100,8 +100,8 @@ fn section_7_2_5_an_advertisement_makes_no_entry() {
 #[test]
 fn section_7_2_5_the_router_flag_is_kept() {
     let (mut table, now) = in_state(State::Incomplete);
-    let said = Answer { is_router: true, ..answer(Some(NEW), true, true) };
-    table.answered(now, NEXT, said).expect("an answer");
+    let reply = Answer { is_router: true, ..answer(Some(NEW), true, true) };
+    table.answered(now, NEXT, reply).expect("an answer");
     assert!(table.entry(NEXT).expect("an entry").is_router);
     table.answered(now, NEXT, answer(None, false, false)).expect("an answer");
     assert!(!table.entry(NEXT).expect("an entry").is_router);
@@ -112,19 +112,19 @@ fn section_7_2_3_solicitations() {
     use State::{Delay, Failed, Incomplete, Permanent, Probe, Reachable, Stale};
     for before in [Incomplete, Reachable, Stale, Delay, Probe, Failed] {
         let (mut table, now) = in_state(before);
-        table.heard(now, NEXT, NEW, true).expect("learnt");
+        table.note_address(now, NEXT, NEW, true).expect("learnt");
         assert_eq!(state(&table), Some((Stale, Some(NEW))), "{before:?}");
     }
     for before in [Reachable, Stale, Delay, Probe, Permanent] {
         let (mut table, now) = in_state(before);
-        table.heard(now, NEXT, OLD, true).expect("no change");
+        table.note_address(now, NEXT, OLD, true).expect("no change");
         assert_eq!(state(&table), Some((before, Some(OLD))), "{before:?}");
     }
     let (mut table, now) = in_state(Permanent);
-    assert_eq!(table.heard(now, NEXT, NEW, true), Err(Ignored::Locked));
+    assert_eq!(table.note_address(now, NEXT, NEW, true), Err(Ignored::Locked));
     let mut table = with(Settings::discovery(1));
-    assert_eq!(table.heard(now, NEXT, NEW, false), Err(Ignored::Unknown));
-    table.heard(now, NEXT, NEW, true).expect("learnt");
+    assert_eq!(table.note_address(now, NEXT, NEW, false), Err(Ignored::Unknown));
+    table.note_address(now, NEXT, NEW, true).expect("learnt");
     assert_eq!(state(&table), Some((Stale, Some(NEW))));
 }
 
@@ -228,7 +228,7 @@ fn section_6_3_4_the_reachable_time_is_drawn_anew() {
 
 /// A handle answers while there is nothing to do on use, and never for another entry.
 #[test]
-fn handles_are_void_when_they_must_be() {
+fn handles_become_invalid_on_change() {
     let (mut table, mut now) = in_state(State::Reachable);
     let Lookup::Resolved(OLD, handle) = table.lookup(now, NEXT) else { panic!("resolved") };
     assert_eq!(table.ready(handle), Some(OLD));
@@ -247,7 +247,7 @@ fn handles_are_void_when_they_must_be() {
 }
 
 #[test]
-fn what_is_no_neighbour_is_refused() {
+fn addresses_that_cannot_be_neighbours_are_refused() {
     let mut table = with(Settings::discovery(1));
     for (address, reason) in [
         (0xfd00 << 112 | 1, Reason::Own),
@@ -269,7 +269,7 @@ fn what_is_no_neighbour_is_refused() {
         (0xfd01 << 112 | 1, NEW, Ignored::OffLink),
     ];
     for (address, mac, why) in claims {
-        assert_eq!(table.heard(Time::ZERO, address, mac, true), Err(why));
+        assert_eq!(table.note_address(Time::ZERO, address, mac, true), Err(why));
     }
     assert!(table.is_empty());
     assert_eq!(table.ledger().ignored(Ignored::Conflict), 2);
@@ -277,7 +277,7 @@ fn what_is_no_neighbour_is_refused() {
 
 /// Failed entries go first, then the longest stale; for traffic also the longest unconfirmed.
 #[test]
-fn who_gives_way_when_the_table_is_full() {
+fn eviction_order_when_the_table_is_full() {
     let settings = Settings { entries_max: 3, unresolved_max: 3, ..Settings::discovery(1) };
     let mut table = with(settings);
     let now = Time::ZERO;
@@ -285,10 +285,10 @@ fn who_gives_way_when_the_table_is_full() {
     table.set(now, at(0), OLD, Given::Permanent).expect("room");
     table.set(now, at(1), OLD, Given::Reachable).expect("room");
     table.set(now, at(2), OLD, Given::Stale).expect("room");
-    table.heard(now, at(3), OLD, true).expect("the stale one gives way");
+    table.note_address(now, at(3), OLD, true).expect("the stale one gives way");
     assert!(table.entry(at(2)).is_none() && table.entry(at(1)).is_some());
     assert!(matches!(table.lookup(now, at(3)), Lookup::Resolved(..)));
-    assert_eq!(table.heard(now, at(4), OLD, true), Err(Ignored::TableFull));
+    assert_eq!(table.note_address(now, at(4), OLD, true), Err(Ignored::TableFull));
     table.hold(now, at(4), 1).expect("the reachable one gives way to traffic");
     assert!(table.entry(at(1)).is_none());
     assert_eq!(table.hold(now, at(5), 2), Err(Reason::TableFull));
@@ -336,7 +336,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn those_that_are_asked_for_are_counted() {
+fn addresses_being_resolved_are_counted() {
     let mut table = with(Settings::discovery(1));
     let now = Time::ZERO;
     for host in 0..3 {

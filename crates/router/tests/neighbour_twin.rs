@@ -175,24 +175,30 @@ impl Twin {
         let at = self.find(address).ok_or(Ignored::Unknown)?;
         let is_other = self.records[at].mac != Some(mac);
         let is_locked = now < self.records[at].changed + self.settings.lock;
-        let told = if answer.is_solicited { State::Reachable } else { State::Stale };
+        let result = if answer.is_solicited { State::Reachable } else { State::Stale };
         match self.records[at].state {
             State::Permanent if is_other => return Err(Ignored::Locked),
             State::Permanent => {}
-            State::Incomplete | State::Failed => self.learn(now, at, mac, told),
+            State::Incomplete | State::Failed => self.learn(now, at, mac, result),
             State::Reachable if is_other && !answer.overrides => {
                 self.enter(now, at, State::Stale);
             }
             _ if is_other && !answer.overrides => {}
             _ if is_other && is_locked => return Err(Ignored::Locked),
-            _ if is_other => self.learn(now, at, mac, told),
-            _ if answer.is_solicited => self.enter(now, at, told),
+            _ if is_other => self.learn(now, at, mac, result),
+            _ if answer.is_solicited => self.enter(now, at, result),
             _ => {}
         }
         Ok(())
     }
 
-    fn heard(&mut self, now: Time, address: u32, mac: Mac, to_us: bool) -> Result<(), Ignored> {
+    fn note_address(
+        &mut self,
+        now: Time,
+        address: u32,
+        mac: Mac,
+        to_us: bool,
+    ) -> Result<(), Ignored> {
         Twin::claim(address, mac)?;
         let Some(at) = self.find(address) else {
             if !to_us {
@@ -289,7 +295,7 @@ impl Pair {
         match rng.below(400) {
             0..150 => {
                 let found = twin.lookup(now, address);
-                let told = match ours.lookup(now, address) {
+                let result = match ours.lookup(now, address) {
                     Lookup::Resolved(mac, handle) => {
                         assert_eq!(ours.ready(handle), Some(mac));
                         Ok(Some(mac))
@@ -297,7 +303,7 @@ impl Pair {
                     Lookup::Queue => Ok(None),
                     Lookup::Refused(reason) => Err(reason),
                 };
-                assert_eq!(told, found);
+                assert_eq!(result, found);
             }
             150..250 => {
                 assert_eq!(ours.hold(now, address, packet), twin.hold(now, address, packet));
@@ -305,13 +311,13 @@ impl Pair {
             250..310 => {
                 let (is_solicited, overrides) = (rng.below(2) == 0, rng.below(2) == 0);
                 let answer = Answer { mac: Some(mac), is_solicited, overrides, is_router: false };
-                let told = ours.answered(now, address, answer);
-                assert_eq!(told, twin.answered(now, address, answer));
+                let result = ours.answered(now, address, answer);
+                assert_eq!(result, twin.answered(now, address, answer));
             }
             310..360 => {
                 let to_us = rng.below(2) == 0;
-                let told = ours.heard(now, address, mac, to_us);
-                assert_eq!(told, twin.heard(now, address, mac, to_us));
+                let result = ours.note_address(now, address, mac, to_us);
+                assert_eq!(result, twin.note_address(now, address, mac, to_us));
             }
             360..375 => {
                 ours.confirm(now, address);
@@ -326,8 +332,8 @@ impl Pair {
                 let mac = [2, 0, 0, 0, 1, 1];
                 let kind = rng.below(3) as usize;
                 let given = [Given::Permanent, Given::Reachable, Given::Stale][kind];
-                let told = ours.set(now, address, mac, given);
-                assert_eq!(told, twin.set(now, address, mac, given));
+                let result = ours.set(now, address, mac, given);
+                assert_eq!(result, twin.set(now, address, mac, given));
             }
         }
     }
@@ -352,10 +358,10 @@ impl Pair {
         twin.asks.retain(|(address, _)| twin.records.iter().any(|r| r.address == *address));
         assert_eq!(asks, core::mem::take(&mut twin.asks));
         if is_polled {
-            let told: Vec<_> = core::iter::from_fn(|| ours.poll_packet())
+            let result: Vec<_> = core::iter::from_fn(|| ours.poll_packet())
                 .map(|outcome| (outcome.packet, outcome.fate))
                 .collect();
-            assert_eq!(told, core::mem::take(&mut twin.outcomes));
+            assert_eq!(result, core::mem::take(&mut twin.outcomes));
         }
         twin.ready_packets = twin.outcomes.len();
         let (ledger, held) = (ours.ledger(), ours.held() as u64);
@@ -364,7 +370,7 @@ impl Pair {
 }
 
 #[test]
-fn a_million_operations_end_alike() {
+fn a_million_operations_agree_with_the_twin() {
     let mut dropped = [0; Reason::ALL.len()];
     for seed in 0..10 {
         let mut settings = Settings::arp(seed);

@@ -74,7 +74,7 @@ fn all_the_numbers_that_there_are_may_be_in_use() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_next_hops_are_refused_and_change_nothing() {
     let mut hops = NextHops::new(2, 34);
     assert_eq!(hops.intern(&[]), Err(NextHopFault::Members));
     assert_eq!(hops.intern(&[member(1, 0)]), Err(NextHopFault::Weight));
@@ -193,7 +193,7 @@ type Held = (Arc<Snapshot>, BTreeMap<NextHop, Vec<Hop>>);
 
 /// Random calls against a map from numbers to members, with readers that hold on to snapshots.
 #[test]
-fn a_map_says_the_same() {
+fn next_hops_agree_with_a_map() {
     for seed in 0..4 {
         let mut rng = Rng::new(seed, 2, 0);
         let mut hops = NextHops::new(64, 20_000);
@@ -229,8 +229,8 @@ fn a_map_says_the_same() {
                 }
                 (4, _) => {
                     let snapshot = hops.snapshot();
-                    let said = twin.keys().map(|next| (*next, flows(&snapshot, *next)));
-                    held.push((Arc::clone(&snapshot), said.collect()));
+                    let expected = twin.keys().map(|next| (*next, flows(&snapshot, *next)));
+                    held.push((Arc::clone(&snapshot), expected.collect()));
                 }
                 _ if !held.is_empty() => drop(held.remove(rng.below(held.len() as u64) as usize)),
                 _ => {}
@@ -240,8 +240,8 @@ fn a_map_says_the_same() {
                 assert_eq!(&hops.members(*next), members, "seed {seed}");
             }
         }
-        for (snapshot, said) in held {
-            for (next, flows) in said {
+        for (snapshot, expected) in held {
+            for (next, flows) in expected {
                 assert!(
                     (0..4096)
                         .zip(flows)
@@ -254,7 +254,7 @@ fn a_map_says_the_same() {
 
 /// Four bytes of each number's place and four of its size, two of each bucket, and the ways.
 #[test]
-fn a_snapshot_knows_what_it_takes() {
+fn a_snapshot_reports_its_memory() {
     let mut hops = NextHops::new(100, 1_000);
     let empty = hops.snapshot().bytes();
     let hop = |port| Hop::Via { port, gateway: None };

@@ -10,11 +10,11 @@ use nilometer_router::{
 use nilometer_stat::Rng;
 
 /// A route and whether the source has announced it since the start of the resync.
-type Told<A> = (Route<A>, bool);
+type AnnouncedRoute<A> = (Route<A>, bool);
 
 /// All announced routes, in a list.
 struct Naive<A> {
-    told: Vec<Told<A>>,
+    announced: Vec<AnnouncedRoute<A>>,
 }
 
 impl<A: Address> Naive<A> {
@@ -25,31 +25,31 @@ impl<A: Address> Naive<A> {
 
     fn announce(&mut self, route: Route<A>) {
         self.withdraw(route.prefix, route.source, route.metric);
-        self.told.push((route, true));
+        self.announced.push((route, true));
     }
 
     fn withdraw(&mut self, prefix: Prefix<A>, source: Source, metric: u32) -> bool {
-        let before = self.told.len();
-        self.told.retain(|(route, _)| !Self::same(route, prefix, source, metric));
-        self.told.len() < before
+        let before = self.announced.len();
+        self.announced.retain(|(route, _)| !Self::same(route, prefix, source, metric));
+        self.announced.len() < before
     }
 
     fn begin(&mut self, source: Source) {
-        for (_, again) in self.told.iter_mut().filter(|(route, _)| route.source == source) {
+        for (_, again) in self.announced.iter_mut().filter(|(route, _)| route.source == source) {
             *again = false;
         }
     }
 
     fn end(&mut self, source: Source) -> usize {
-        let before = self.told.len();
-        self.told.retain(|(route, again)| route.source != source || *again);
-        before - self.told.len()
+        let before = self.announced.len();
+        self.announced.retain(|(route, again)| route.source != source || *again);
+        before - self.announced.len()
     }
 
     /// The candidates of a prefix, the best first.
     fn candidates(&self, prefix: Prefix<A>) -> Vec<Route<A>> {
-        let told = self.told.iter().map(|(route, _)| *route);
-        let mut found: Vec<Route<A>> = told.filter(|route| route.prefix == prefix).collect();
+        let announced = self.announced.iter().map(|(route, _)| *route);
+        let mut found: Vec<Route<A>> = announced.filter(|route| route.prefix == prefix).collect();
         found.sort_by_key(|route| {
             (route.source.distance(route.protocol), route.metric, route.source)
         });
@@ -57,7 +57,7 @@ impl<A: Address> Naive<A> {
     }
 
     fn best(&self) -> BTreeMap<Prefix<A>, NextHop> {
-        let prefixes = self.told.iter().map(|(route, _)| route.prefix);
+        let prefixes = self.announced.iter().map(|(route, _)| route.prefix);
         prefixes.map(|prefix| (prefix, self.candidates(prefix)[0].next)).collect()
     }
 }
@@ -83,7 +83,7 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
     let (mut hops, numbers) = next_hops(16);
     let mut rib = Rib::<A>::new(10_000, seed);
     let mut fib = TreeBitmap::<A>::new(100_000).expect("room");
-    let mut naive = Naive { told: Vec::new() };
+    let mut naive = Naive { announced: Vec::new() };
     let mut replaying = [false; Source::ALL.len()];
     // Routes added, repeated, changed, withdrawn, unknown, swept.
     let mut happened = [0; 6];
@@ -114,22 +114,22 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
                 let protocol = [2, 186, 188, 189][rng.below(4) as usize];
                 let new = Route { prefix, source, protocol, metric, next };
                 // Some are announced again unchanged.
-                let known = rng.below(8 * (1 + naive.told.len() as u64)) as usize;
-                let route = naive.told.get(known).map_or(new, |(route, _)| *route);
+                let known = rng.below(8 * (1 + naive.announced.len() as u64)) as usize;
+                let route = naive.announced.get(known).map_or(new, |(route, _)| *route);
                 let Route { prefix, source, metric, .. } = route;
                 rib.announce(route, &mut hops, &mut fib).expect("room");
-                let mut told = naive.told.iter().map(|(route, _)| *route);
-                let old = told.find(|old| Naive::same(old, prefix, source, metric));
+                let mut announced = naive.announced.iter().map(|(route, _)| *route);
+                let old = announced.find(|old| Naive::same(old, prefix, source, metric));
                 happened[old.map_or(0, |old| if old == route { 1 } else { 2 })] += 1;
                 naive.announce(route);
             }
         }
         assert_eq!(rib.candidates(prefix), naive.candidates(prefix), "seed {seed}");
-        assert_eq!(rib.len(), naive.told.len());
+        assert_eq!(rib.len(), naive.announced.len());
     }
     for source in Source::ALL {
-        let told = naive.told.iter().filter(|(route, _)| route.source == source).count();
-        assert_eq!(rib.routes(source), told, "{source}");
+        let announced = naive.announced.iter().filter(|(route, _)| route.source == source).count();
+        assert_eq!(rib.routes(source), announced, "{source}");
     }
     // Prefixes with one route stand in the table alone, which holds 7 of 8 places at most.
     let least = rib.prefixes() * size_of::<(Prefix<A>, NextHop)>();
@@ -160,13 +160,13 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
     }
     // Each route is one reference, beside ours.
     for next in numbers {
-        let routes = naive.told.iter().filter(|(route, _)| route.next == next).count();
+        let routes = naive.announced.iter().filter(|(route, _)| route.next == next).count();
         assert_eq!(hops.references(next) as usize, routes + 1, "seed {seed}");
     }
 }
 
 #[test]
-fn a_list_says_the_same() {
+fn the_rib_agrees_with_a_list() {
     for seed in 0..6 {
         hold::<u32>(seed, |bits| (bits as u32) << 20 | (bits >> 40) as u32 & 0x0003_01ff);
         hold::<u128>(seed, |bits| u128::from(bits) << 116 | u128::from(bits >> 32) << 96);
@@ -197,7 +197,7 @@ fn route(text: &str, source: Source, metric: u32, next: NextHop) -> Route<u32> {
 }
 
 #[test]
-fn what_is_repeated_never_reaches_the_forwarding_table() {
+fn repeated_routes_do_not_reach_the_forwarding_table() {
     let (mut hops, numbers) = next_hops(3);
     let (mut rib, mut fib) = (Rib::new(100, 1), Noted::default());
     for text in ["10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16"] {
@@ -232,15 +232,15 @@ fn the_next_best_takes_the_place_in_one_step() {
     for (source, metric) in [(Source::Fpm, 0), (Source::Kernel, 10), (Source::Kernel, 20)] {
         assert_eq!(rib.withdraw(prefix, source, metric, &mut hops, &mut fib), Ok(true));
     }
-    let told: Vec<Option<NextHop>> = fib.calls.iter().map(|(_, next)| *next).collect();
+    let announced: Vec<Option<NextHop>> = fib.calls.iter().map(|(_, next)| *next).collect();
     let [zero, one, two] = [0, 1, 2].map(|at| Some(numbers[at]));
-    assert_eq!(told, [zero, one, two, one, zero, None]);
+    assert_eq!(announced, [zero, one, two, one, zero, None]);
     assert_eq!(rib.counters().fib_updates, 6);
     assert!(rib.is_empty() && rib.prefixes() == 0);
 }
 
 #[test]
-fn what_has_no_room_changes_nothing() {
+fn a_change_without_room_changes_nothing() {
     let (mut hops, numbers) = next_hops(2);
     let (mut rib, mut fib) = (Rib::new(2, 1), Noted::default());
     let first = route("10.0.0.0/8", Source::Fpm, 20, numbers[0]);

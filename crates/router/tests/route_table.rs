@@ -117,7 +117,7 @@ fn one_step_and_two_come_to_the_same() {
 }
 
 #[test]
-fn what_could_not_be_done_as_it_was_said_is_counted() {
+fn updates_that_cannot_be_applied_are_counted() {
     let mut table = table();
     let announce =
         |number, way| RouteUpdate::Announce { prefix: prefix(number), protocol: 4, metric: 0, way };

@@ -485,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_forwards_unless_told_otherwise() {
+    fn a_port_forwards_by_default() {
         let forwards = |more: &str| {
             let section: PortSection =
                 toml::from_str(&format!("interface = \"p0\"\n{more}")).expect("a port");

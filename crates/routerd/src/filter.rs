@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_means_what_it_says() {
+    fn a_filter_matches_what_it_specifies() {
         let filter = FilterSection {
             action: ActionName::Deny,
             source: some("198.18.0.0/16"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn invalid_filters_are_refused_by_key() {
         let plain = FilterSection::default();
         let cases = [
             (FilterSection { source: some("198.18.0.1/16"), ..plain.clone() }, "filter.source"),

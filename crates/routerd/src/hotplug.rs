@@ -34,11 +34,11 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Watches until the driver, which sends, has ended. Interfaces are those of the calling thread's
     /// namespace.
-    pub(super) fn run(&self, told: &Receiver<(usize, Presence)>) {
+    pub(super) fn run(&self, changes: &Receiver<(usize, Presence)>) {
         // With the last reason why they could not be opened.
         let mut gone: BTreeMap<usize, String> = BTreeMap::new();
         loop {
-            match told.recv_timeout(LOOK) {
+            match changes.recv_timeout(LOOK) {
                 Ok((number, presence)) => {
                     self.follow(number, presence);
                     match presence {
@@ -47,8 +47,8 @@ impl Watcher {
                     };
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    for (&number, said) in &mut gone {
-                        self.look_for(number, said);
+                    for (&number, reported) in &mut gone {
+                        self.look_for(number, reported);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -66,7 +66,7 @@ impl Watcher {
 
     /// Opens the device of a port again if its interface is there; reports once why it cannot be
     /// opened.
-    fn look_for(&self, number: usize, said: &mut String) {
+    fn look_for(&self, number: usize, reported: &mut String) {
         let Some(port) = self.config.ports.get(number) else { return };
         let is_there =
             Netlink::open().is_ok_and(|mut netlink| netlink.link(&port.interface).is_ok());
@@ -74,10 +74,10 @@ impl Watcher {
             return;
         }
         let why = self.open(number).err().map_or(String::new(), |why| format!("{why:#}"));
-        if !why.is_empty() && why != *said {
+        if !why.is_empty() && why != *reported {
             say!("port {} cannot be opened again: {why}", port.interface);
         }
-        *said = why;
+        *reported = why;
     }
 
     fn open(&self, number: usize) -> Result<()> {

@@ -299,7 +299,7 @@ impl Work {
 
     fn read_route(&mut self, message: &Message<'_>, is_dump: bool) {
         let (table, update) = match rtnetlink::read(message, &mut self.counted.ignored) {
-            Ok(Some(told)) => told,
+            Ok(Some(updates)) => updates,
             Ok(None) => return,
             Err(_) => {
                 self.counted.malformed += 1;

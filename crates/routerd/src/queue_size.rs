@@ -71,7 +71,7 @@ mod tests {
         ] {
             assert_eq!(packets(Rate::new(bits).expect("a rate")), expected, "{bits} b/s");
         }
-        let said = QueueSpec { buffer_bytes: Some(9_000), ..QueueSpec::default() };
-        assert_eq!(sized(said.clone(), Rate::from_megabits(20)), said);
+        let stated = QueueSpec { buffer_bytes: Some(9_000), ..QueueSpec::default() };
+        assert_eq!(sized(stated.clone(), Rate::from_megabits(20)), stated);
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_are_refused_by_their_names() {
+    fn invalid_numbers_are_refused_by_name() {
         let section = ReservationsSection::default();
         assert!(section.check().is_ok());
         let bad = [

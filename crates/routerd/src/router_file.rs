@@ -29,10 +29,10 @@ pub fn read(path: &Path) -> Result<Read> {
     let name = path.display().to_string();
     let wrong = |error: toml::de::Error| document::toml_error(&name, &text, &error);
     let keys: toml::Table = toml::from_str(&text).map_err(wrong)?;
-    let told = old_name(&keys).map_err(|why| anyhow!("{name}: {why}"))?;
+    let message = old_name(&keys).map_err(|why| anyhow!("{name}: {why}"))?;
     let config: RouterConfig = toml::from_str(&text).map_err(wrong)?;
-    if let Some(told) = told {
-        say!("warning: {name}: {told}");
+    if let Some(message) = message {
+        say!("warning: {name}: {message}");
     }
     Ok(Read { text, keys, config })
 }
@@ -53,7 +53,7 @@ fn old_name(keys: &toml::Table) -> Result<Option<String>> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Result<Option<String>> {
+    fn message(text: &str) -> Result<Option<String>> {
         old_name(&toml::from_str(text).expect("TOML"))
     }
 
@@ -66,11 +66,11 @@ mod tests {
             let saved = toml::to_string(&config).expect("TOML");
             assert!(saved.contains("[rfc1812]") && !saved.contains("manners"), "{saved}");
         }
-        let warning = told(&old).expect("it works").expect("with a warning");
+        let warning = message(&old).expect("it works").expect("with a warning");
         assert!(warning.contains("[manners] is called [rfc1812] now"), "{warning}");
         assert_eq!(warning.lines().count(), 1);
-        assert_eq!(told(&new).expect("it works"), None);
-        let both = told(&format!("{old}{new}")).expect_err("refused").to_string();
+        assert_eq!(message(&new).expect("it works"), None);
+        let both = message(&format!("{old}{new}")).expect_err("refused").to_string();
         assert!(both.contains("both are there; keep [rfc1812]"), "{both}");
         // A direct parse of the text is refused as well.
         assert!(toml::from_str::<RouterConfig>(&format!("{old}{new}")).is_err());

@@ -209,12 +209,12 @@ fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
                 at.address.to_canonical() != via,
                 "{via} is an address of this router (port {name}); give a neighbour's"
             );
-            let (IpAddr::V4(own), IpAddr::V4(asked)) = (at.address, via) else { continue };
+            let (IpAddr::V4(own), IpAddr::V4(via_address)) = (at.address, via) else { continue };
             let hosts = u32::MAX.checked_shr(at.length.into()).unwrap_or(0);
-            let (own, asked) = (u32::from(own), u32::from(asked));
-            let is_apart = at.length >= 31 || own & !hosts != asked & !hosts;
+            let (own, via_address) = (u32::from(own), u32::from(via_address));
+            let is_apart = at.length >= 31 || own & !hosts != via_address & !hosts;
             ensure!(
-                is_apart || !(asked & hosts == 0 || asked & hosts == hosts),
+                is_apart || !(via_address & hosts == 0 || via_address & hosts == hosts),
                 "{via} is the network or broadcast address of port {name}"
             );
         }

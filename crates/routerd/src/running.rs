@@ -107,9 +107,9 @@ impl Running {
             config: watched,
             allow_foreign,
         };
-        let (tell, told) = channel();
-        let links = on_thread(namespace, "links", move || watcher.run(&told))?;
-        remote.call(move |driver| driver.watch(tell))?;
+        let (sender, receiver) = channel();
+        let links = on_thread(namespace, "links", move || watcher.run(&receiver))?;
+        remote.call(move |driver| driver.watch(sender))?;
         let (thread, links) = (Some(thread), Some(links));
         Ok(Running { remote, routes, notes, stop, thread, links, ports })
     }

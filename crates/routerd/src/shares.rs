@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_fits_however_many_ports_there_are() {
+    fn the_defaults_fit_any_number_of_ports() {
         let shared = shares(&config(3)).expect("it fits");
         assert_eq!(shared.input, Sharing { reserve_packets: Some(682), alpha: Alpha::TWO });
         // 32,768 less 64, three times 2,048, and 1,536 elsewhere.
@@ -159,39 +159,41 @@ mod tests {
     }
 
     #[test]
-    fn reserves_that_do_not_fit_are_refused_with_what_does() {
-        let mut asked = config(3);
-        asked.fabric.reserve_packets = Some(2_000);
+    fn reserves_that_do_not_fit_are_refused_with_the_maximum() {
+        let mut config_with = config(3);
+        config_with.fabric.reserve_packets = Some(2_000);
         assert_eq!(
-            refused(&asked),
+            refused(&config_with),
             "fabric.reserve_packets is 2000: the 3 queues of an input need 6000, and \
              fabric.input_packets is 4096; give reserve_packets at most 1365, or input_packets at least \
              6000"
         );
-        asked.fabric.reserve_packets = Some(1_365);
-        asked.check().expect("as it was told");
-        asked.fabric.input_packets = 10_000;
-        asked.fabric.reserve_packets = Some(3_000);
+        config_with.fabric.reserve_packets = Some(1_365);
+        config_with.check().expect("as it was told");
+        config_with.fabric.input_packets = 10_000;
+        config_with.fabric.reserve_packets = Some(3_000);
         assert_eq!(
-            refused(&asked),
+            refused(&config_with),
             "fabric.reserve_packets is 3000: 3 inputs of 3 queues need 27000 buffers, and memory.buffers \
              = 32768 leaves 25024 beside what ports receive into; give reserve_packets at most 2780, or \
              memory.buffers at least 34744"
         );
-        asked.memory.buffers = 34_744;
-        asked.check().expect("as it was told");
-        asked.memory.buffers = 34_743;
-        assert!(refused(&asked).contains("at least 34744"));
-        (asked.memory.buffers, asked.fabric.reserve_packets) = (32_768, Some(2_780));
-        asked.check().expect("as it was told");
-        asked.fabric.input_packets = 1 << 32;
-        assert!(refused(&asked).contains("input_packets is 4294967296; give at most 4294967295"));
-        asked.fabric.input_packets = 10_000;
-        asked.fabric.alpha = 3.0;
-        let why = refused(&asked);
+        config_with.memory.buffers = 34_744;
+        config_with.check().expect("as it was told");
+        config_with.memory.buffers = 34_743;
+        assert!(refused(&config_with).contains("at least 34744"));
+        (config_with.memory.buffers, config_with.fabric.reserve_packets) = (32_768, Some(2_780));
+        config_with.check().expect("as it was told");
+        config_with.fabric.input_packets = 1 << 32;
+        assert!(
+            refused(&config_with).contains("input_packets is 4294967296; give at most 4294967295")
+        );
+        config_with.fabric.input_packets = 10_000;
+        config_with.fabric.alpha = 3.0;
+        let why = refused(&config_with);
         assert_eq!(why, "fabric.alpha is 3; give a power of two from 0.0078125 to 128");
-        asked.fabric.reserve_packets = Some(u64::MAX);
-        asked.fabric.alpha = 2.0;
-        assert!(refused(&asked).contains("at most 3333"));
+        config_with.fabric.reserve_packets = Some(u64::MAX);
+        config_with.fabric.alpha = 2.0;
+        assert!(refused(&config_with).contains("at most 3333"));
     }
 }

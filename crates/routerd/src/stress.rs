@@ -270,7 +270,10 @@ impl Stress {
         let link_mbps = self.plan.link.bits_per_second() as f64 / 1e6;
         self.rows.push(Row {
             period: update,
-            output_backlog_bytes: announced.iter().map(|said| said.output_backlog_bytes).collect(),
+            output_backlog_bytes: announced
+                .iter()
+                .map(|announcement| announcement.output_backlog_bytes)
+                .collect(),
             input_backlog_bytes: announced[0].input_backlog_bytes.clone(),
             rate_mbps: allocator.rates().iter().map(|rate| rate / 1e6).collect(),
             minimum_rate_mbps: allocator.lo().iter().map(|lo| lo * link_mbps).collect(),
@@ -323,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_makes_up_so_many_packets_and_counts_the_others() {
+    fn a_turn_sends_a_limited_number_of_packets_and_counts_the_missed() {
         let took = Span(7);
         let mut source = Source { aim: Some(3), ..Source::default() };
         source.start(Time(0), took);

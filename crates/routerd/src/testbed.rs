@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lab_gives_or_cannot_use_is_refused_by_its_name() {
+    fn settings_that_a_lab_provides_or_cannot_use_are_refused_by_name() {
         for (text, words) in [
             ("", "this file has none"),
             ("[[port]]\ninterface = \"p0\"\n[[port]]\ninterface = \"server\"\n", "has p0, server"),

@@ -337,7 +337,7 @@ fn a_loop_of_labels_ends() {
 }
 
 #[test]
-fn what_nobody_should_send_is_discarded_by_reason() {
+fn invalid_label_stacks_are_discarded_by_reason() {
     let packet = udp("10.1.1.1:1", "198.18.1.9:2", 60, (0, 64));
     let six = udp("[fd10::1]:1", "[fd00:18:1::9]:2", 60, (0, 64));
     let no_bottom = vec![[0u8, 1, 0x50, 9]; 40];
@@ -397,7 +397,7 @@ fn what_nobody_should_send_is_discarded_by_reason() {
 /// RFC 3032, 3: a packet that with its labels does not fit is fragmented before it gets them, or an ICMP error
 /// reports what would fit.
 #[test]
-fn what_does_not_fit_with_its_labels_is_cut_before_them() {
+fn packets_too_long_with_their_labels_are_fragmented_before_labelling() {
     let mut line = lone(TABLE);
     let fits = udp("198.18.0.8:1", "10.9.9.9:2", 1_492, (0, 64));
     let out = line.pass(0, 0, &framed(0, 0, 0x0800, &fits));
@@ -440,7 +440,7 @@ fn what_does_not_fit_with_its_labels_is_cut_before_them() {
 /// Packets for the router itself, from addresses that may not be there, and at the end of their time stop where they do
 /// without labels.
 #[test]
-fn what_would_not_be_forwarded_gets_no_labels() {
+fn packets_that_would_not_be_forwarded_get_no_labels() {
     let everything = "\"0.0.0.0/0\" \"::/0\"";
     let mut line = Line::new(&[described(0, TABLE, "", everything)]);
     let own = udp("198.18.0.8:1", "198.18.0.2:2", 60, (0, 64));

@@ -6,7 +6,7 @@ use nilometer_routerd::testbed::{RouterFile, testbed_router};
 const PORTS: &str = "[[port]]\ninterface = \"client\"\n[[port]]\ninterface = \"server\"\n";
 
 #[test]
-fn a_router_spins_as_it_is_told_and_at_most_ten_milliseconds() {
+fn a_router_spins_as_configured_and_at_most_ten_milliseconds() {
     let spins = |text: &str| {
         let config: RouterConfig = toml::from_str(&format!("{text}{PORTS}")).expect("a router");
         config.check().map(|()| config.spin_us).map_err(|why| why.to_string())
@@ -18,7 +18,7 @@ fn a_router_spins_as_it_is_told_and_at_most_ten_milliseconds() {
 }
 
 #[test]
-fn the_router_of_a_lab_spins_unless_its_file_says_otherwise() {
+fn the_router_of_a_lab_spins_unless_its_file_overrides_it() {
     assert_eq!(testbed_router(&[], 1, None).spin_us, 50);
     let path = std::env::temp_dir().join(format!("nilometer-spin-{}.toml", std::process::id()));
     for (text, spin_us) in [("", 50), ("spin_us = 0\n", 0), ("spin_us = 7\n", 7)] {

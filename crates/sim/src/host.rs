@@ -24,7 +24,7 @@ use nilometer_wire::{Ecn, Node, Port, Span, Time};
 
 use crate::packet::{Packet, Route};
 use crate::scripted::{Part, Scripted};
-use frame::{Heard, headers, read};
+use frame::{ReceivedFrame, headers, read};
 
 mod frame;
 
@@ -102,7 +102,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Talk {
+struct HostConnection {
     ends: Ends,
     phase: Phase,
     /// It begins by itself, at its start.
@@ -123,7 +123,7 @@ struct Talk {
 #[derive(Debug)]
 pub struct Host {
     link: LinkAddresses,
-    talks: Vec<Talk>,
+    talks: Vec<HostConnection>,
     /// By addresses and ports, which may be used again, the talks in the order of their starts.
     by_ends: BTreeMap<(SocketAddr, SocketAddr), Vec<u32>>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
@@ -150,7 +150,7 @@ impl Host {
             if is_client {
                 timers.push(Reverse((part.start, index as u32)));
             }
-            talks.push(Talk {
+            talks.push(HostConnection {
                 ends,
                 is_client,
                 is_deaf: !is_client && part.script.opening == Opening::Unanswered,
@@ -358,15 +358,15 @@ fn report(end: &Scripted, before: EndReport) -> EndReport {
 impl<M: Memory> Node<Place, M> for Host {
     fn receive(&mut self, now: Time, _port: Port, frame: &Place, memory: &mut M) {
         self.counts.received += 1;
-        let heard = read(memory.frame(*frame));
+        let frame_kind = read(memory.frame(*frame));
         memory.give(*frame);
-        match heard {
-            Heard::Segment(it) => {
+        match frame_kind {
+            ReceivedFrame::Segment(it) => {
                 let (ends, segment, ecn) = *it;
                 self.hear(now, &ends, segment, ecn);
             }
-            Heard::NotTcp => self.counts.not_tcp += 1,
-            Heard::Corrupted => self.counts.corrupted += 1,
+            ReceivedFrame::NotTcp => self.counts.not_tcp += 1,
+            ReceivedFrame::Corrupted => self.counts.corrupted += 1,
         }
     }
 

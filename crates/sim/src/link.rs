@@ -343,7 +343,7 @@ impl Link {
 
     /// The member at its end and the port there, if what lands at `arrival` may be delivered to it in advance.
     #[inline(always)]
-    pub(crate) fn tells(&self, arrival: Time, horizon: Time) -> Option<(u32, Port)> {
+    pub(crate) fn delivers_ahead(&self, arrival: Time, horizon: Time) -> Option<(u32, Port)> {
         if !self.way.is_eager || self.pending > 0 || arrival > horizon {
             return None;
         }

@@ -378,7 +378,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                     return;
                 };
                 (link, now) = (onward as usize, arrival);
-            } else if let Some((member, port)) = fifo.tells(arrival, self.horizon) {
+            } else if let Some((member, port)) = fifo.delivers_ahead(arrival, self.horizon) {
                 return self.deliver_ahead(member as usize, port, arrival, packet);
             } else {
                 return self.fly(link, arrival, packet, follows);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_laid_by_comes_back() {
+    fn stowed_packets_are_restored() {
         for seed in 0..20 {
             let mut rng = Rng::new(seed, 1, 0);
             let (mut annex, mut waiting) = (Annex::default(), Vec::new());

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn quantities_round_trip_through_text() {
         let texts =
             [(1, "1 b/s"), (64_000, "64 kb/s"), (1_500, "1500 b/s"), (10_000_000, "10 Mb/s")];
         for (bits, text) in texts {
@@ -345,7 +345,7 @@ mod tests {
 
     /// Every unit, and every limit from both sides.
     #[test]
-    fn units_and_limits_are_those_that_are_said() {
+    fn units_and_limits_are_as_documented() {
         let units = [
             ("B", 1),
             ("bytes", 1),

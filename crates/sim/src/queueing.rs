@@ -161,8 +161,8 @@ impl QueueSpec {
         settings.seed = place.seed;
         settings.index = u64::from(place.index);
         settings.red.typical_bytes = place.mtu;
-        self.tell_single(&mut settings, place)?;
-        self.tell_many(&mut settings, place)?;
+        self.apply_single_queue_keys(&mut settings, place)?;
+        self.apply_multi_queue_keys(&mut settings, place)?;
         Ok(settings)
     }
 
@@ -239,7 +239,11 @@ impl QueueSpec {
     }
 
     /// Fills in the settings of RED, Blue, CoDel and PIE.
-    fn tell_single(&self, settings: &mut Settings, place: &Place<'_>) -> Result<(), Refusal> {
+    fn apply_single_queue_keys(
+        &self,
+        settings: &mut Settings,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
         let red = &mut settings.red;
         put(&mut red.max_probability, self.max_p);
         put(&mut red.weight, self.w_q);
@@ -265,7 +269,11 @@ impl QueueSpec {
     }
 
     /// Fills in the settings of DRR, TDRR, QSDRR and FQ-CoDel.
-    fn tell_many(&self, settings: &mut Settings, place: &Place<'_>) -> Result<(), Refusal> {
+    fn apply_multi_queue_keys(
+        &self,
+        settings: &mut Settings,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
         let hashing = self.hashing.map(|hashing| match hashing {
             Spreading::Direct => Hashing::Direct,
             Spreading::Mixed => Hashing::Mixed,
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_reaches_its_discipline() {
+    fn given_settings_reach_their_discipline() {
         let settings = |spec: QueueSpec| spec.settings(&place()).expect("sound");
         let red = settings(QueueSpec { max_p: Some(0.2), w_q: Some(0.002), ..spec("red") }).red;
         assert_eq!((red.max_probability, red.weight), (0.2, 0.002));
@@ -372,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_table_in_force_makes_the_same_discipline() {
-        let said = QueueSpec {
+        let stated = QueueSpec {
             queues: Some(77),
             hashing: Some(Spreading::Mixed),
             drop_from: Some(Side::Tail),
@@ -389,15 +397,15 @@ mod tests {
             ..QueueSpec::default()
         };
         for kind in DisciplineKind::ALL {
-            for spec in [QueueSpec::default(), said.clone()] {
+            for spec in [QueueSpec::default(), stated.clone()] {
                 let size = if spec.ecn { (None, Some(90_000)) } else { (Some(100), None) };
                 let (buffer_packets, buffer_bytes) = size;
                 let discipline = kind.name().into();
                 let spec = QueueSpec { discipline, buffer_packets, buffer_bytes, ..spec };
                 let settings = spec.settings(&place()).expect("sound");
-                let told = QueueSpec::in_force(&settings);
-                let again = told.settings(&place()).expect("sound");
-                assert_eq!(QueueSpec::in_force(&again), told);
+                let resolved = QueueSpec::in_force(&settings);
+                let again = resolved.settings(&place()).expect("sound");
+                assert_eq!(QueueSpec::in_force(&again), resolved);
                 // What concerns another kind is not in the table; what concerns this one is the same.
                 match kind {
                     DisciplineKind::TailDrop => assert_eq!(again.capacity, settings.capacity),
@@ -422,15 +430,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        let said = |spec: QueueSpec| spec.discipline(&place()).expect_err("refused").to_string();
-        assert!(said(spec("qsdr")).contains("did you mean `qsdrr`?"));
-        assert!(said(QueueSpec { buffer_bytes: Some(1), ..spec("red") }).contains("one of"));
-        assert!(said(QueueSpec { buffer_packets: Some(0), ..spec("red") }).contains("buffer of 0"));
-        assert!(said(QueueSpec { max_p: Some(2.0), ..spec("red") }).contains("red"));
-        assert!(said(QueueSpec { freeze_ms: Some(-1.0), ..spec("blue") }).contains("freeze_ms"));
+    fn wrong_values_are_refused_with_a_reason() {
+        let stated = |spec: QueueSpec| spec.discipline(&place()).expect_err("refused").to_string();
+        assert!(stated(spec("qsdr")).contains("did you mean `qsdrr`?"));
+        assert!(stated(QueueSpec { buffer_bytes: Some(1), ..spec("red") }).contains("one of"));
+        assert!(
+            stated(QueueSpec { buffer_packets: Some(0), ..spec("red") }).contains("buffer of 0")
+        );
+        assert!(stated(QueueSpec { max_p: Some(2.0), ..spec("red") }).contains("red"));
+        assert!(stated(QueueSpec { freeze_ms: Some(-1.0), ..spec("blue") }).contains("freeze_ms"));
         let both =
             QueueSpec { averaging_ms: Some(1.0), averaging_weight: Some(0.5), ..spec("tdrr") };
-        assert!(said(both).contains("not both"));
+        assert!(stated(both).contains("not both"));
     }
 }

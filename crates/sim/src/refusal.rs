@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_all_is_not_suggested() {
+    fn distant_names_are_not_suggested() {
         let known = || ["discipline", "buffer_packets", "tcp"].into_iter();
         assert_eq!(hint("disc", known()), "; did you mean `discipline`?");
         assert_eq!(hint("xyz", known()), "; there are `discipline`, `buffer_packets`, `tcp`");
         let many: Vec<String> = (0..14).map(|number| format!("host{number}")).collect();
-        let said = hint("elsewhere", many.iter().map(String::as_str));
-        assert!(said.ends_with("`host11`, 2 more"), "{said}");
+        let message = hint("elsewhere", many.iter().map(String::as_str));
+        assert!(message.ends_with("`host11`, 2 more"), "{message}");
     }
 }

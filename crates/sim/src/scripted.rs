@@ -259,7 +259,7 @@ impl Scripted {
 
     /// Its steps are done; it has finished if it has received everything, too.
     fn finish(&mut self, now: Time) {
-        let expects = self.part.script.hears(self.part.side);
+        let expects = self.part.script.awaited(self.part.side);
         if self.finished.is_none() && self.speaker.received() >= expects {
             self.finished = Some(now);
         }

@@ -42,8 +42,8 @@ impl<M> Seat<M> {
     #[inline]
     pub fn delivered(&mut self, now: Time, packet: &Packet) {
         let what = u64::from(packet.route.0) << 32 | u64::from(packet.segment.sequence);
-        let told = now.0 ^ what.wrapping_mul(ODD);
-        self.digest = (self.digest.rotate_left(23) ^ told).wrapping_mul(ODD);
+        let mixed = now.0 ^ what.wrapping_mul(ODD);
+        self.digest = (self.digest.rotate_left(23) ^ mixed).wrapping_mul(ODD);
         self.until = now;
     }
 

@@ -136,7 +136,8 @@ impl HostileLoad {
 /// The output for which the least waits, at it and at all inputs; the lowest of equals.
 fn emptiest(announced: &[Announcement]) -> usize {
     let backlog = |j: usize| {
-        let inputs: u64 = announced.iter().map(|said| said.input_backlog_bytes[j]).sum();
+        let inputs: u64 =
+            announced.iter().map(|announcement| announcement.input_backlog_bytes[j]).sum();
         inputs + announced[j].output_backlog_bytes
     };
     (0..announced.len()).min_by_key(|&j| backlog(j)).unwrap_or(0)

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_changed() {
+    fn given_settings_override_the_stack() {
         let config = FlowSpec {
             mss: Some(536),
             delayed_ack_ms: Some(0.0),
@@ -204,14 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        let said = |spec: FlowSpec| spec.config("flow").expect_err("refused").to_string();
-        assert!(said(spec("new-reno")).contains("did you mean `newreno`?"));
-        assert!(said(FlowSpec { mss: Some(1), ..spec("reno") }).contains("mss"));
-        assert!(said(FlowSpec { initial_window: Some(0), ..spec("reno") }).contains("window"));
-        assert!(said(FlowSpec { receive_buffer: Some(0), ..spec("reno") }).contains("buffer"));
-        assert!(said(FlowSpec { rto_min_ms: Some(-1.0), ..spec("reno") }).contains("rto_min_ms"));
-        assert!(said(FlowSpec { rto_min_ms: Some(0.0), ..spec("reno") }).contains("rto_min_ms"));
+    fn wrong_values_are_refused_with_a_reason() {
+        let message = |spec: FlowSpec| spec.config("flow").expect_err("refused").to_string();
+        assert!(message(spec("new-reno")).contains("did you mean `newreno`?"));
+        assert!(message(FlowSpec { mss: Some(1), ..spec("reno") }).contains("mss"));
+        assert!(message(FlowSpec { initial_window: Some(0), ..spec("reno") }).contains("window"));
+        assert!(message(FlowSpec { receive_buffer: Some(0), ..spec("reno") }).contains("buffer"));
+        assert!(
+            message(FlowSpec { rto_min_ms: Some(-1.0), ..spec("reno") }).contains("rto_min_ms")
+        );
+        assert!(message(FlowSpec { rto_min_ms: Some(0.0), ..spec("reno") }).contains("rto_min_ms"));
     }
 
     /// Each limit of a stack from both sides.

@@ -211,9 +211,9 @@ impl Load for StressLoad {
             let sends = if is_last { i == 0 } else { i < self.plan.sources };
             *aim = sends.then_some(stage as u32);
         }
-        let drained = announced
-            .iter()
-            .all(|said| said.input_backlog_bytes[..last].iter().all(|&bytes| bytes == 0));
+        let drained = announced.iter().all(|announcement| {
+            announcement.input_backlog_bytes[..last].iter().all(|&bytes| bytes == 0)
+        });
         !(is_last && drained)
     }
 }

@@ -253,10 +253,12 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Switch<F, D, R> {
 
     fn announce(&mut self, now: Time) {
         let ports = self.inputs.len();
-        for (port, said) in self.announced.iter_mut().enumerate() {
-            said.output_backlog_bytes = self.outputs[port].waiting.backlog().bytes;
-            said.input_backlog_bytes.clear();
-            said.input_backlog_bytes.extend_from_slice(self.inputs[port].waiting.backlog_bytes());
+        for (port, announcement) in self.announced.iter_mut().enumerate() {
+            announcement.output_backlog_bytes = self.outputs[port].waiting.backlog().bytes;
+            announcement.input_backlog_bytes.clear();
+            announcement
+                .input_backlog_bytes
+                .extend_from_slice(self.inputs[port].waiting.backlog_bytes());
         }
         self.updates += 1;
         self.unheard.push_back((now + self.plan.broadcast_delay, self.announced.clone()));
@@ -266,14 +268,16 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Switch<F, D, R> {
 
     fn grant(&mut self, now: Time) {
         let Some((_, announced)) = self.unheard.pop_front() else { return };
-        for (port, said) in announced.iter().enumerate() {
-            let heard = self.board.hear(port, said);
-            debug_assert!(heard.is_ok(), "the board was made for these ports");
+        for (port, announcement) in announced.iter().enumerate() {
+            let taken = self.board.hear(port, announcement);
+            debug_assert!(taken.is_ok(), "the board was made for these ports");
         }
         self.grants += 1;
         let link = self.plan.fabric.link();
-        let holds: Vec<Span> =
-            announced.iter().map(|said| link.span_of(said.output_backlog_bytes)).collect();
+        let holds: Vec<Span> = announced
+            .iter()
+            .map(|announcement| link.span_of(announcement.output_backlog_bytes))
+            .collect();
         for i in 0..self.inputs.len() {
             let input = &mut self.inputs[i];
             if let Ok(rates) = input.allocator.allocate(&self.board, i) {

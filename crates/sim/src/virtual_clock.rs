@@ -92,7 +92,7 @@ pub struct VirtualClock<'a, F, M> {
     has_begun: bool,
     nodes: Vec<Box<dyn Node<F, M> + 'a>>,
     /// When each node's timer was handled last.
-    told: Vec<Option<Time>>,
+    handled: Vec<Option<Time>>,
     lanes: BTreeMap<Plug, Lane>,
     flights: BinaryHeap<Flight<F>>,
     sent: u64,
@@ -118,7 +118,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
         VirtualClock {
             now: Time::ZERO,
             has_begun: false,
-            told: nodes.iter().map(|_| None).collect(),
+            handled: nodes.iter().map(|_| None).collect(),
             nodes,
             lanes,
             flights: BinaryHeap::new(),
@@ -158,7 +158,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
             self.now = next;
             let node = match timer {
                 Some((due, node)) if arrival.is_none_or(|arrival| self.is_before(due, arrival)) => {
-                    self.told[node] = Some(due);
+                    self.handled[node] = Some(due);
                     self.nodes[node].handle_timeout(due, memory);
                     node
                 }
@@ -178,12 +178,13 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
 
     /// The node whose timer is next, and when.
     fn next_timer(&self) -> Option<(Time, usize)> {
-        let due =
-            self.nodes.iter().zip(&self.told).enumerate().filter_map(|(number, (node, told))| {
+        let due = self.nodes.iter().zip(&self.handled).enumerate().filter_map(
+            |(number, (node, handled))| {
                 let due = node.poll_timeout()?.max(self.now);
-                let again = told.is_some_and(|told| told == due);
+                let again = handled.is_some_and(|handled| handled == due);
                 Some((if again { due + TURN } else { due }, number))
-            });
+            },
+        );
         due.min()
     }
 

@@ -136,7 +136,7 @@ mod tests {
     use nilometer_wire::Rate;
 
     /// The refusal of a queue on the way back of a link of `rate` bits per second.
-    fn said(rate: u64, queue: QueueSpec) -> Option<String> {
+    fn message(rate: u64, queue: QueueSpec) -> Option<String> {
         let rate_back = Rate::new(rate);
         let spec = LinkSpec { rate_back, queue_back: Some(queue), ..link("a", "b", "c") };
         check_link("link `a`", &spec).err().map(|refusal| refusal.to_string())
@@ -159,12 +159,12 @@ mod tests {
             (125_000_000, &|n| queue("tail_drop", None, Some(n), None)),
             (2_604_166, &|n| queue("tail_drop", None, None, Some(n))),
         ] {
-            assert_eq!(said(1_000, make(most)), None);
-            let refused = said(1_000, make(most + 1)).expect("refused");
+            assert_eq!(message(1_000, make(most)), None);
+            let refused = message(1_000, make(most + 1)).expect("refused");
             assert!(refused.contains("11 days"), "{refused}");
-            assert_eq!(said(1_000_000, make(most + 1)), None);
+            assert_eq!(message(1_000_000, make(most + 1)), None);
         }
         // These decide at each departure.
-        assert_eq!(said(1_000, queue("codel", Some(u32::MAX), None, None)), None);
+        assert_eq!(message(1_000, queue("codel", Some(u32::MAX), None, None)), None);
     }
 }

@@ -86,13 +86,13 @@ fn line(name: &str, outcome: &Outcome, table: &mut String) {
     let mut words = Vec::new();
     outcome.words(&mut |word| words.push(word));
     let flows = digest(&format!("{words:?}{:?}{:?}", outcome.flows, outcome.journal));
-    let said = (
+    let shown = (
         outcome.fair_share_percent(),
         outcome.stddev_over_fair_share(),
         (outcome.loss_ratio(), outcome.mean_datagram_delay_s(), outcome.packet_hops),
         (outcome.utilisation, outcome.mean_queue_packets, outcome.too_big),
     );
-    let link = digest(&format!("{:?}{said:?}", outcome.bottleneck));
+    let link = digest(&format!("{:?}{shown:?}", outcome.bottleneck));
     let courses = digest(&format!("{:?}", outcome.courses));
     let counts = format!("{sent:5} sent {arrived:5} arrived {dropped:3} dropped");
     let tcp = format!("{timeouts:2} timeouts {again:3} again");
@@ -112,7 +112,7 @@ fn stacks(table: &mut String) {
 }
 
 /// A queue with every key: each discipline takes those that concern it.
-fn told(kind: DisciplineKind) -> Value {
+fn reported(kind: DisciplineKind) -> Value {
     json!({
         "discipline": kind.name(), "buffer_bytes": "30 kB", "ecn": true, "queues": 5,
         "hashing": "mixed", "drop_from": "front", "w_q": 0.05, "max_p": 0.2, "gentle": true,
@@ -125,7 +125,7 @@ fn told(kind: DisciplineKind) -> Value {
 fn disciplines(table: &mut String) {
     for kind in DisciplineKind::ALL {
         let bare = json!({"discipline": kind.name(), "buffer_packets": 25});
-        for (number, queue) in [bare, told(kind)].into_iter().enumerate() {
+        for (number, queue) in [bare, reported(kind)].into_iter().enumerate() {
             let spec: QueueSpec = serde_json::from_value(queue.clone()).expect("a queue");
             let rate = Rate::from_megabits(5);
             let place = Place { name: "here", rate, mtu: 1_500, seed: 3, index: 1 };
@@ -148,8 +148,8 @@ fn disciplines(table: &mut String) {
             });
             line(&format!("{} {number}", kind.name()), &outcome(change, &[], 4), table);
             let written = serde_json::to_string(&in_force).expect("JSON");
-            let said = digest(&format!("{settings:?}{written}"));
-            writeln!(table, "  settings {said:08x}").unwrap();
+            let shown = digest(&format!("{settings:?}{written}"));
+            writeln!(table, "  settings {shown:08x}").unwrap();
         }
     }
 }
@@ -224,13 +224,13 @@ fn others(table: &mut String) {
         "/measure/delays_every": "300 ms",
     });
     line("datagrams", &outcome(only_datagrams, &[], 8), table);
-    let told = json!({
+    let reported = json!({
         "/flow/0/tcp": "cubic", "/flow/0/initial_window": 10, "/flow/0/receive_buffer": 200_000,
         "/flow/0/delayed_ack_ms": 40.0, "/flow/0/nagle": true, "/flow/0/limited_transmit": true,
         "/flow/0/hystart": false, "/flow/0/rto_min_ms": 300.0, "/flow/0/rto_initial_ms": 800.0,
         "/flow/0/bytes": 400_000,
     });
-    line("a stack that is told", &outcome(told, &[], 9), table);
+    line("a stack that is told", &outcome(reported, &[], 9), table);
 }
 
 /// What is wrong with a scenario, and its message.
@@ -299,15 +299,15 @@ fn refusals(table: &mut String) {
     ] {
         let text = change.to_string();
         let read: Scenario = serde_json::from_value(scenario(change)).expect("a scenario");
-        let said = assemble(&read, &[], 1).expect_err(&text);
-        writeln!(table, "refused: {said}").unwrap();
+        let shown = assemble(&read, &[], 1).expect_err(&text);
+        writeln!(table, "refused: {shown}").unwrap();
     }
     for every in ["0 s", "199 us", "1 us"] {
         let mut change = datagrams(json!({"spacing": "1 us"}));
         change["/measure/delays_every"] = json!(every);
         let read: Scenario = serde_json::from_value(scenario(change)).expect("a scenario");
-        let said = assemble(&read, &[], 1).expect_err(every);
-        writeln!(table, "refused: {said}").unwrap();
+        let shown = assemble(&read, &[], 1).expect_err(every);
+        writeln!(table, "refused: {shown}").unwrap();
     }
 }
 
@@ -315,13 +315,13 @@ fn refusals(table: &mut String) {
 fn overloads(table: &mut String) {
     let plan = StressPlan { t1_periods: 60, ..StressPlan::default() };
     for main in 0..3 {
-        let said = compare(&plan, main).expect("a run");
+        let shown = compare(&plan, main).expect("a run");
         let variant = plan.variants()[main];
         let mut load = plan.load().expect("a load");
         let fabric = plan.switch(variant).expect("a switch").fabric;
         let fluid = pour(fabric, variant, plan.periods_most(), &mut load).expect("a pool");
-        let (name, stages) = (said.name, &said.stages);
-        let packets = digest(&format!("{said:?}"));
+        let (name, stages) = (shown.name, &shown.stages);
+        let packets = digest(&format!("{shown:?}"));
         let fluid = digest(&format!("{fluid:?}{:?}", load.ends()));
         writeln!(table, "{name}: stages end at {stages:?}, {packets:08x} fluid {fluid:08x}")
             .unwrap();
@@ -335,8 +335,8 @@ fn overloads(table: &mut String) {
     };
     for row in sweep(&plan).expect("rows") {
         let (load, variant, violations) = (row.load, row.variant, row.violations);
-        let said = digest(&format!("{row:?}"));
-        writeln!(table, "speed-up {} load {load} {variant}: {violations} {said:08x}", row.speedup)
+        let shown = digest(&format!("{row:?}"));
+        writeln!(table, "speed-up {} load {load} {variant}: {violations} {shown:08x}", row.speedup)
             .unwrap();
     }
 }
@@ -355,16 +355,16 @@ fn runs_are_as_recorded() {
 
 /// Figures of a run of known flows, by hand.
 #[test]
-fn an_outcome_says_what_its_flows_say() {
+fn an_outcome_agrees_with_its_flows() {
     let outcome = outcome(json!({"/flow/0/count": 2, "/duration_s": 4.0}), &[], 2);
     let [one, other] = &outcome.flows[..] else { panic!("two flows") };
     let fair = 2_500_000.0;
     assert_eq!((one.share, other.share), (Some(fair), Some(fair)));
     let ratios = [one, other].map(|flow: &FlowOutcome| flow.delivered_bytes * 8.0 / 4.0 / fair);
     let mean = (ratios[0] + ratios[1]) / 2.0;
-    let near = |said: Option<f64>, by_hand: f64| {
-        let said = said.expect("measured");
-        assert!((said - by_hand).abs() < 1e-9, "{said} and not {by_hand}");
+    let near = |shown: Option<f64>, by_hand: f64| {
+        let shown = shown.expect("measured");
+        assert!((shown - by_hand).abs() < 1e-9, "{shown} and not {by_hand}");
     };
     near(outcome.fair_share_percent(), 100.0 * mean);
     near(outcome.stddev_over_fair_share(), (ratios[0] - ratios[1]).abs() / 2.0);
@@ -383,7 +383,7 @@ fn an_outcome_says_what_its_flows_say() {
 
 /// A million delays may be kept of a run, of all its tables together; of one more it is refused.
 #[test]
-fn so_many_delays_may_be_kept() {
+fn the_number_of_kept_delays_is_limited() {
     let kept = |counts: [u32; 2], spacing: &str| {
         let table = |count: u32| {
             json!({"from": "one", "to": "right", "spacing": spacing, "size_bytes": 100,
@@ -410,13 +410,13 @@ fn a_run_may_be_ended_where_it_stands() {
         let read: Scenario = serde_json::from_value(scenario(json!({}))).expect("a scenario");
         assemble(&read, &[], 1).expect("a network")
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let ended = run(assembly(), 1, (), &mut |part| {
-        told.push(part);
+        reported.push(part);
         true
     });
-    assert!(ended.is_some() && (900..1_100).contains(&told.len()), "{}", told.len());
-    assert!(told.is_sorted() && told[0] > 0.0 && told[told.len() - 1] < 1.0);
+    assert!(ended.is_some() && (900..1_100).contains(&reported.len()), "{}", reported.len());
+    assert!(reported.is_sorted() && reported[0] > 0.0 && reported[reported.len() - 1] < 1.0);
     let mut stops = 0;
     let ended = run(assembly(), 1, (), &mut |_| {
         stops += 1;
@@ -478,8 +478,8 @@ fn quantities_are_written_as_they_are_read() {
         ("span", "10000001 s", "time"),
         ("span_if", "-1 s", "time"),
     ] {
-        let said = with(key, json!(value)).expect_err(value).to_string();
-        assert!(said.contains(&format!("is not a {word}")), "{said}");
+        let shown = with(key, json!(value)).expect_err(value).to_string();
+        assert!(shown.contains(&format!("is not a {word}")), "{shown}");
     }
     assert_eq!(
         with("rate", json!("1 b/s")).expect("the least").rate,
@@ -488,5 +488,7 @@ fn quantities_are_written_as_they_are_read() {
     assert_eq!(quantity::size("1e15 B"), Ok(1_000_000_000_000_000));
     assert!(quantity::size("1000000000000001 B").is_err());
     assert_eq!(quantity::seconds("s", 1e7), Ok(Span(10u64.pow(19))));
-    assert!(quantity::seconds("s", 10_000_001.0).is_err_and(|said| said.contains("s is 10000001")));
+    assert!(
+        quantity::seconds("s", 10_000_001.0).is_err_and(|shown| shown.contains("s is 10000001"))
+    );
 }

@@ -33,10 +33,11 @@ fn plan(model: &TrafficModel, draw: Draw) -> Plan {
 /// Compares the observed steps with a script's: the same, with pauses longer by the path's delay at most.
 fn assert_as_scripted(script: &Script, seen: &Connection) {
     assert_eq!(seen.steps.len(), script.steps.len(), "{:#?}\n{script:#?}", seen.steps);
-    for (number, (made, asked)) in seen.steps.iter().zip(&script.steps).enumerate() {
-        let context =
-            || format!("step {number}: {made:?} for {asked:?} in {:#?}\n{script:#?}", seen.steps);
-        assert_eq!((made.by, made.awaits), (asked.by, asked.awaits), "{}", context());
+    for (number, (made, expected)) in seen.steps.iter().zip(&script.steps).enumerate() {
+        let context = || {
+            format!("step {number}: {made:?} for {expected:?} in {:#?}\n{script:#?}", seen.steps)
+        };
+        assert_eq!((made.by, made.awaits), (expected.by, expected.awaits), "{}", context());
         let is_first = seen.steps[..number].iter().all(|step| step.by != made.by);
         // What comes first waits for the handshake, too.
         let late_ns = if is_first { 2 * DELAY_NS + LATE_NS } else { LATE_NS };
@@ -44,10 +45,10 @@ fn assert_as_scripted(script: &Script, seen: &Connection) {
         // A server's clock begins when it accepts, one and a half round trips after the SYN.
         let is_greeting = is_first && made.by == Server && made.awaits == 0;
         let accepts_ns = if is_greeting { 3 * DELAY_NS } else { 0 };
-        let least = (asked.pause_ns + accepts_ns).saturating_sub(MS / 10);
-        let pauses = least..=asked.pause_ns + late_ns;
+        let least = (expected.pause_ns + accepts_ns).saturating_sub(MS / 10);
+        let pauses = least..=expected.pause_ns + late_ns;
         assert!(pauses.contains(&made.pause_ns), "{}", context());
-        match (made.act, asked.act) {
+        match (made.act, expected.act) {
             (
                 Act::Send { bytes, segments, took_ns },
                 Act::Send { bytes: all, segments: number, took_ns: time_ns },
@@ -58,7 +59,7 @@ fn assert_as_scripted(script: &Script, seen: &Connection) {
                 let times = least.saturating_sub(MS)..=time_ns + 4 * LATE_NS;
                 assert!(times.contains(&took_ns), "{}", context());
             }
-            (made, asked) => assert_eq!(made, asked, "{}", context()),
+            (made, expected) => assert_eq!(made, expected, "{}", context()),
         }
     }
 }
@@ -161,7 +162,7 @@ fn two_exchanges() -> Script {
 
 /// Eight times the network is waited for: a handshake, two exchanges, two FINs.
 #[test]
-fn a_slower_network_delays_what_comes_after() {
+fn a_slower_network_delays_later_steps() {
     let model = model(&[two_exchanges()], 1.0);
     let took_ns = |delay: &str| {
         let (outcome, ..) = observed::observed(&exact(json!({"delay": delay})), &model, 1);
@@ -209,7 +210,7 @@ fn a_bulk_keeps_its_rate_where_the_path_is_faster() {
 
 /// The part is over after 200 s, the run after 220.
 #[test]
-fn what_is_open_at_the_end_of_the_plan_stays_so() {
+fn connections_open_at_the_end_of_the_plan_stay_open() {
     let waits = seen(vec![
         sends(Client, 0, 150_000, (100, 1, 0)),
         sends(Server, 100, 40_000, (200, 1, 0)),
@@ -231,7 +232,7 @@ fn what_is_open_at_the_end_of_the_plan_stays_so() {
 
 /// The third begins 10 s before the end; TCP itself gives up after seven SYNs, in 127 s.
 #[test]
-fn a_client_that_nobody_answers_gives_up_within_the_plan() {
+fn an_unanswered_client_gives_up_within_the_plan() {
     let tries = |tried_s: u64| Script {
         opening: Opening::Unanswered,
         tried_ns: tried_s * 1_000 * MS,

@@ -121,7 +121,7 @@ fn no_output_idles_in_a_period_that_was_promised() {
 }
 
 #[test]
-fn nothing_vanishes_and_the_fabric_is_never_congested() {
+fn packets_are_conserved_and_the_fabric_is_never_congested() {
     for run in all(&table4()) {
         let o = &run.outcome;
         assert!(o.balanced);
@@ -197,7 +197,7 @@ fn the_report_holds_all_three() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_values_are_refused() {
     let refused = |plan: StressPlan| run(&plan, Variant::Original).unwrap_err();
     let plan = table4();
     assert_eq!(refused(StressPlan { sources: 9, ..plan }), StressError::Sources(9));

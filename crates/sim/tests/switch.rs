@@ -148,7 +148,7 @@ fn two_inputs_share_the_links_to_and_from_an_output() {
 }
 
 #[test]
-fn what_has_no_way_is_counted_and_goes_nowhere() {
+fn unroutable_packets_are_counted_and_dropped() {
     let mut switch = switch(plan(2, Variant::Original), 10);
     switch.receive(Time(1), Port(0), &parcel(0, 200, 0), &mut ());
     switch.receive(Time(2), Port(0), &parcel(0, 2, 1), &mut ());
@@ -307,7 +307,7 @@ const LOADED: Span = Span::from_nanos(15_000_000);
 
 /// The promise of `queue::voq`: it holds whatever the others get.
 #[test]
-fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
+fn an_output_within_its_share_loses_nothing_under_any_load_of_others() {
     let (mut sent, mut dropped) = (0, 0);
     for case in 0..150 {
         let mut rng = Rng::new(3, PURPOSE, case);
@@ -325,14 +325,14 @@ fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
         plan.input.packets = reserve * u64::from(ports) + rng.below(400);
         let rate = fair * [0.2, 0.7, 1.0][rng.below(3) as usize];
         let mut arrivals = within(&mut rng, (ports, quiet), rate, burst);
-        let asked = arrivals.len();
+        let offered = arrivals.len();
         arrivals.extend(overload(&mut rng, (ports, quiet)));
         arrivals.sort_by_key(|(moment, parcel)| (*moment, parcel.from));
         let mut switch = switch(plan, 5_000);
         let left = play(&mut switch, &arrivals, Time::from_nanos(60_000_000));
         let came = left.iter().filter(|(_, port, _)| port.0 == quiet).count();
-        assert_eq!(came, asked, "case {case}: {plan:?}, output {quiet}");
-        sent += asked;
+        assert_eq!(came, offered, "case {case}: {plan:?}, output {quiet}");
+        sent += offered;
         dropped += switch.ledger().drops.total_packets();
     }
     assert!(sent > 10_000 && dropped > 100_000, "{sent} sent, {dropped} dropped");

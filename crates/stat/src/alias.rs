@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_set_of_weights() {
+    fn invalid_weights_are_refused() {
         for (weights, error) in [
             (&[][..], AliasError::Empty),
             (&[1.0, -1.0], AliasError::NotAWeight(1)),

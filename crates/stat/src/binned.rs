@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_those_of_a_map_in_whatever_order_and_parts() {
+    fn bins_agree_with_a_map_in_any_order_and_partition() {
         let mut rng = Rng::new(2, 0x6269_6e73, 0);
         let span_s = [0.0001, 0.01, 20.0, 1_000.0, 1_100.0, 9_000.0, 400_000.0, 1e6];
         for (round, span_s) in span_s.into_iter().enumerate() {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn series_round_trip_through_their_written_form() {
         for count in [0, 1, 700] {
             let events: Vec<(u64, u64)> =
                 (0..count).map(|at| (17_000 * DAY_NS + at * at * 900_000, at)).collect();
@@ -297,7 +297,7 @@ mod tests {
 
     /// Values on both sides of each limit of a series that is read.
     #[test]
-    fn a_series_that_cannot_be_is_refused() {
+    fn an_invalid_series_is_refused() {
         let read = |doublings: u32, first: u64, events: u64, weights: u64| {
             let of = |count: u64| alloc::vec![1; count as usize];
             let written = Written { doublings, first, events: of(events), weights: of(weights) };

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_back_what_it_wrote_to_the_bit() {
+    fn laws_round_trip_through_json_to_the_bit() {
         let mut rng = Rng::new(3, 0, 0);
         let times: Vec<f64> = (0..3_000).map(|_| rng.exponential(0.1)).collect();
         for law in [step(), linear(), Empirical::linear_from(times, 512).expect("times")] {

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_law_is_refused() {
+    fn invalid_laws_are_refused() {
         for (law, name) in [
             (Law::Exponential { mean: 0.0 }, "mean"),
             (Law::Lognormal { mu: f64::NAN, sigma: 1.0 }, "exp(mu)"),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_never_changes_has_no_line() {
+    fn short_and_constant_series_have_no_line() {
         assert_eq!(diagram(core::iter::empty()).choose(), None);
         assert_eq!(diagram((0..40).map(f64::from)).choose(), None);
         let still = diagram(core::iter::repeat_n(0.0, 10_000));

@@ -111,7 +111,7 @@ mod tests {
 
     /// Up to a mean of 100 a number takes one random word, by inversion of its law.
     #[test]
-    fn poisson_numbers_of_a_short_law_are_where_its_shares_reach_what_is_drawn() {
+    fn poisson_numbers_of_small_means_invert_the_cumulative_law() {
         for mean in [0.5, 4.0, 40.0, 100.0] {
             for seed in 0..200 {
                 let (mut rng, mut twin) = (Rng::new(seed, 1, 0), Rng::new(seed, 1, 0));

@@ -104,7 +104,7 @@ mod tests {
     /// language: key = seed (64 bits, little-endian) ‖ purpose (32) ‖ tag, nonce = index, counter
     /// from 0. These must never change.
     #[test]
-    fn seeds_mean_the_same_for_ever() {
+    fn seeds_give_fixed_words() {
         type Name = (u64, u32, u64);
         let known: [(Name, [u64; 4]); 3] = [
             (
@@ -129,7 +129,7 @@ mod tests {
 
     /// The transformations are part of the promise, to the bit.
     #[test]
-    fn draws_mean_the_same_for_ever() {
+    fn draws_give_fixed_values() {
         let rng = || Rng::new(7, 1, 2);
         assert_eq!(rng().unit(), (0xc48e5f78d8df5efb_u64 >> 11) as f64 / (1u64 << 53) as f64);
         assert_eq!(rng().below(1_000), 767);

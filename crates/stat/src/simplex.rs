@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_changes_ends_at_once() {
+    fn a_constant_function_ends_at_once() {
         assert_eq!(minimise(&|_: &[f64; 1]| 5.0, [2.0], 1.0, 0.0), ([2.0], 5.0));
     }
 
@@ -101,37 +101,37 @@ mod tests {
         width: f64,
         tolerance: f64,
     ) -> (alloc::vec::Vec<[f64; D]>, ([f64; D], f64)) {
-        let asked = core::cell::RefCell::new(alloc::vec::Vec::new());
+        let evaluated = core::cell::RefCell::new(alloc::vec::Vec::new());
         let noted = |at: &[f64; D]| {
-            asked.borrow_mut().push(*at);
+            evaluated.borrow_mut().push(*at);
             of(at)
         };
         let found = minimise(&noted, start, width, tolerance);
-        (asked.into_inner(), found)
+        (evaluated.into_inner(), found)
     }
 
     /// Along one line each step can be followed by hand: reflected, twice as far, half way.
     #[test]
     fn the_figure_is_reflected_stretched_and_shrunk() {
-        let (asked, found) = course(|[x]| (x - 5.0) * (x - 5.0), [0.0], 1.0, 0.0);
-        assert_eq!(asked[..2], [[0.0], [1.0]]);
+        let (evaluated, found) = course(|[x]| (x - 5.0) * (x - 5.0), [0.0], 1.0, 0.0);
+        assert_eq!(evaluated[..2], [[0.0], [1.0]]);
         // 0 through 1 is 2, which is best: 3, which is better still.
-        assert_eq!(asked[2..4], [[2.0], [3.0]]);
+        assert_eq!(evaluated[2..4], [[2.0], [3.0]]);
         // 1 through 3 is 5, and 7 is not better.
-        assert_eq!(asked[4..6], [[5.0], [7.0]]);
+        assert_eq!(evaluated[4..6], [[5.0], [7.0]]);
         // 3 through 5 is 7, as bad as 3: half way back. Then it continues around 5.
-        assert_eq!(asked[6..8], [[7.0], [4.0]]);
-        assert_eq!(asked[8..12], [[6.0], [4.5], [5.5], [4.75]]);
+        assert_eq!(evaluated[6..8], [[7.0], [4.0]]);
+        assert_eq!(evaluated[8..12], [[6.0], [4.5], [5.5], [4.75]]);
         assert_eq!(found.0, [5.0]);
         // Steps up and down: neither of the two is better than the worst, and the simplex shrinks.
         let steps = |[x, y]: &[f64; 2]| if *x == 0.0 && *y == 0.0 { 0.0 } else { 1.0 };
-        let (asked, found) = course(steps, [0.0, 0.0], 1.0, 0.0);
+        let (evaluated, found) = course(steps, [0.0, 0.0], 1.0, 0.0);
         assert_eq!(found, ([0.0, 0.0], 0.0));
         let first = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.25, 0.5]];
-        assert_eq!(asked[..5], first);
-        assert_eq!(asked[5..7], [[0.5, 0.0], [0.0, 0.5]]);
+        assert_eq!(evaluated[..5], first);
+        assert_eq!(evaluated[5..7], [[0.5, 0.0], [0.0, 0.5]]);
         // Three evaluations to begin with, four for each time that it shrinks, and 1,000 at most.
-        assert_eq!(asked.len(), 1_003);
+        assert_eq!(evaluated.len(), 1_003);
     }
 
     #[test]

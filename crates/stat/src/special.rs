@@ -229,7 +229,7 @@ mod tests {
 
     /// ln n! by its terms.
     #[test]
-    fn stirlings_formula_lacks_what_is_said() {
+    fn the_error_of_stirlings_formula_is_that_of_ln_n_factorial() {
         let mut ln_factorial = 0.0;
         for n in 1..=60 {
             let n = f64::from(n);

@@ -153,7 +153,7 @@ mod tests {
 
     /// For values that drift, intervals that assume independence contain the truth too seldom.
     #[test]
-    fn batches_of_what_drifts_hold_the_truth() {
+    fn batch_intervals_of_drifting_values_have_their_coverage() {
         let points = 2_000;
         let mut held = [0, 0];
         for point in 0..points {

@@ -101,7 +101,7 @@ fn the_transform_is_the_sum_that_it_is_defined_by() {
 }
 
 #[test]
-fn noise_has_the_covariances_that_were_asked_for() {
+fn noise_has_the_requested_covariances() {
     let amplitudes = amplitudes(0.8);
     let mut sums = [0.0; 4];
     for index in 0..10 {
@@ -121,7 +121,7 @@ fn noise_has_the_covariances_that_were_asked_for() {
 }
 
 #[test]
-fn hurst_is_found_without_bias_and_its_interval_means_what_it_says() {
+fn hurst_is_estimated_without_bias_and_its_interval_has_its_coverage() {
     for (round, hurst) in [0.6, 0.8, 0.9].into_iter().enumerate() {
         let amplitudes = amplitudes(hurst);
         let mut found = Vec::new();

@@ -58,7 +58,7 @@ fn errors(lengths: &mut [f64], found: &Inversion) -> [f64; 3] {
 }
 
 #[test]
-fn a_million_flows_are_had_back() {
+fn the_laws_of_a_million_sampled_flows_are_recovered() {
     for (interval, ks_most, relative) in [(100, 0.06, 0.02), (1_000, 0.18, 0.065)] {
         let (mut sums, mut outside) = ([0.0; 3], 0);
         for seed in 1..=SEEDS {
@@ -138,7 +138,7 @@ fn records_outweigh_a_reference_that_is_wrong() {
 
 /// Intervals that claim to contain the truth in 95 % of all samplings do so in about as many.
 #[test]
-fn intervals_mean_what_they_say() {
+fn intervals_have_their_stated_coverage() {
     let lengths: Vec<f64> = lengths(7, mice_and_elephants)[..100_000].to_vec();
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
     let (mut flows, mut means) = (0, 0);

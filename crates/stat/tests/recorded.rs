@@ -25,15 +25,15 @@ use nilometer_stat::{
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
 
 /// The text so far, and FNV-1a over it.
-struct Said {
+struct Recorded {
     sum: u64,
     numbers: u32,
     last: f64,
 }
 
-impl Said {
-    fn new() -> Said {
-        Said { sum: 0xcbf2_9ce4_8422_2325, numbers: 0, last: 0.0 }
+impl Recorded {
+    fn new() -> Recorded {
+        Recorded { sum: 0xcbf2_9ce4_8422_2325, numbers: 0, last: 0.0 }
     }
 
     fn text(&mut self, text: &str) {
@@ -69,35 +69,37 @@ fn special(table: &mut String) {
     for (name, function) in
         [("digamma", digamma as fn(f64) -> f64), ("trigamma", trigamma as fn(f64) -> f64)]
     {
-        let mut said = Said::new();
-        said.numbers(AT.map(function));
-        said.end(name, table);
+        let mut recorded = Recorded::new();
+        recorded.numbers(AT.map(function));
+        recorded.end(name, table);
     }
-    let mut said = Said::new();
+    let mut recorded = Recorded::new();
     for degrees in [1, 2, 3, 5, 10, 24, 100, 1_001] {
-        said.numbers(
+        recorded.numbers(
             [0.0, 0.5, 1.0, 1.9, 2.0, 4.0, 7.0, 20.0, 100.0].map(|x| chi_square_tail(degrees, x)),
         );
         let about = degrees as f64;
-        said.numbers([0.5, 0.9, 1.0, 1.1, 1.5].map(|part| chi_square_tail(degrees, part * about)));
+        recorded
+            .numbers([0.5, 0.9, 1.0, 1.1, 1.5].map(|part| chi_square_tail(degrees, part * about)));
     }
-    said.end("chi-square", table);
-    let mut said = Said::new();
+    recorded.end("chi-square", table);
+    let mut recorded = Recorded::new();
     for (n, p) in
         [(1.0, 0.3), (5.0, 0.9), (11.0, 0.5), (12.0, 0.2), (13.0, 0.2), (400.0, 0.01), (1e8, 1e-7)]
     {
         for k in [0.0, 1.0, 2.0, 5.0, 11.0, 12.0, 13.0, 14.0, 30.0, 200.0, 400.0] {
-            said.number(ln_binomial(k, n, p));
+            recorded.number(ln_binomial(k, n, p));
         }
     }
-    said.end("binomial", table);
-    let mut said = Said::new();
+    recorded.end("binomial", table);
+    let mut recorded = Recorded::new();
     for degrees in [0.5, 1.0, 2.0, 3.5, 10.0, 100.0, 1e5] {
-        said.numbers([0.0, 1e-3, 0.4, 1.0, 1.7, 2.5, 9.0, 1e3].map(|x| student_tail(degrees, x)));
-        said.numbers([0.01, 0.5, 0.9, 0.95, 0.999].map(|share| two_sided(degrees, share)));
+        recorded
+            .numbers([0.0, 1e-3, 0.4, 1.0, 1.7, 2.5, 9.0, 1e3].map(|x| student_tail(degrees, x)));
+        recorded.numbers([0.01, 0.5, 0.9, 0.95, 0.999].map(|share| two_sided(degrees, share)));
     }
-    said.end("student", table);
-    let mut said = Said::new();
+    recorded.end("student", table);
+    let mut recorded = Recorded::new();
     let mut rng = Rng::new(3, 1, 0);
     let mut of = |count: usize| -> Option<Trimmed> {
         let values: Vec<f64> = (0..count).map(|_| 5.0 + rng.normal()).collect();
@@ -105,27 +107,27 @@ fn special(table: &mut String) {
     };
     for count in 0..24 {
         let (Some(one), Some(other)) = (of(count), of(count + 9)) else { continue };
-        said.numbers([one.mean, one.error, one.degrees, one.half_width(0.9)]);
+        recorded.numbers([one.mean, one.error, one.degrees, one.half_width(0.9)]);
         let [interval, difference] = [one.interval(0.95), one.difference(&other, 0.99)];
-        said.numbers(interval.ends().into_iter().chain(difference.ends()));
+        recorded.numbers(interval.ends().into_iter().chain(difference.ends()));
     }
     let exact = Trimmed { mean: 2.0, error: 0.0, degrees: 3.0 };
-    said.numbers(exact.difference(&Trimmed { mean: 1.0, ..exact }, 0.95).ends());
-    said.end("trimmed means", table);
+    recorded.numbers(exact.difference(&Trimmed { mean: 1.0, ..exact }, 0.95).ends());
+    recorded.end("trimmed means", table);
 }
 
-fn tell(said: &mut Said, law: &Empirical) {
-    said.whole((law.form(), law.samples(), law.knots().len()));
-    said.numbers(law.knots().iter().flat_map(|&(x, y)| [x, y]));
-    said.numbers([law.mean(), law.second_moment(), law.min(), law.max()]);
-    said.numbers((0..=40).map(|part| law.quantile(f64::from(part) / 40.0)));
+fn tell(recorded: &mut Recorded, law: &Empirical) {
+    recorded.whole((law.form(), law.samples(), law.knots().len()));
+    recorded.numbers(law.knots().iter().flat_map(|&(x, y)| [x, y]));
+    recorded.numbers([law.mean(), law.second_moment(), law.min(), law.max()]);
+    recorded.numbers((0..=40).map(|part| law.quantile(f64::from(part) / 40.0)));
     let (low, high) = (law.min(), law.max());
     for part in -2..=42 {
         let x = low + (high - low) * f64::from(part) / 40.0;
-        said.numbers([law.cdf(x), law.cdf_left(x)]);
+        recorded.numbers([law.cdf(x), law.cdf_left(x)]);
     }
-    said.numbers(law.knots().iter().take(20).flat_map(|&(x, _)| [law.cdf(x), law.cdf_left(x)]));
-    said.numbers(law.pieces().flat_map(|(share, low, high)| [share, low, high]));
+    recorded.numbers(law.knots().iter().take(20).flat_map(|&(x, _)| [law.cdf(x), law.cdf_left(x)]));
+    recorded.numbers(law.pieces().flat_map(|(share, low, high)| [share, low, high]));
 }
 
 const LAWS: [Law; 3] = [
@@ -137,20 +139,20 @@ const LAWS: [Law; 3] = [
 fn laws(table: &mut String) {
     let others = [Law::Lognormal { mu: 2.0, sigma: 1.3 }, Law::Weibull { shape: 0.7, scale: 4.0 }];
     for (number, law) in LAWS.into_iter().chain(others).enumerate() {
-        let mut said = Said::new();
+        let mut recorded = Recorded::new();
         for x in [0.0, 0.1, 1.0, 3.0, 3.1, 7.0, 9.0, 100.0] {
-            said.number(law.survival(x));
+            recorded.number(law.survival(x));
         }
-        said.numbers([1e-6, 0.01, 0.3, 0.5, 0.9, 1.0].map(|share| law.exceeded_with(share)));
+        recorded.numbers([1e-6, 0.01, 0.3, 0.5, 0.9, 1.0].map(|share| law.exceeded_with(share)));
         for form in [Form::Step, Form::Linear] {
             for maximum in [None, Some(50.0), Some(2.0)] {
                 match law.table(form, maximum) {
-                    Ok(found) => tell(&mut said, &found),
-                    Err(error) => said.text(&error.to_string()),
+                    Ok(found) => tell(&mut recorded, &found),
+                    Err(error) => recorded.text(&error.to_string()),
                 }
             }
         }
-        said.end(&format!("law {number}"), table);
+        recorded.end(&format!("law {number}"), table);
     }
 }
 
@@ -165,48 +167,48 @@ fn samples(seed: u64, count: usize) -> [Vec<f64>; 3] {
 
 fn empirical(table: &mut String) {
     for (number, values) in samples(4, 3_000).into_iter().enumerate() {
-        let mut said = Said::new();
+        let mut recorded = Recorded::new();
         for knots in [16, 64, 500] {
             for law in [
                 Empirical::step_from(values.clone(), knots).expect("a law"),
                 Empirical::linear_from(values.clone(), knots).expect("a law"),
             ] {
-                tell(&mut said, &law);
-                tell(&mut said, &law.scaled(2.5));
+                tell(&mut recorded, &law);
+                tell(&mut recorded, &law.scaled(2.5));
                 let mut rng = Rng::new(5, 3, knots as u64);
-                said.numbers((0..50).map(|_| law.draw(&mut rng)));
-                said.numbers(law.draw_sorted(&mut rng, 40));
+                recorded.numbers((0..50).map(|_| law.draw(&mut rng)));
+                recorded.numbers(law.draw_sorted(&mut rng, 40));
                 let sampler = Sampler::new(&law);
-                said.numbers((0..50).map(|_| sampler.draw(&mut rng)));
+                recorded.numbers((0..50).map(|_| sampler.draw(&mut rng)));
                 let residual = Residual::new(&law);
-                said.numbers((0..50).map(|_| residual.draw(&mut rng)));
+                recorded.numbers((0..50).map(|_| residual.draw(&mut rng)));
             }
         }
-        said.end(&format!("empirical {number}"), table);
+        recorded.end(&format!("empirical {number}"), table);
     }
 }
 
 fn distances(table: &mut String) {
-    let mut said = Said::new();
+    let mut recorded = Recorded::new();
     let (some, more) = (samples(6, 700), samples(7, 400));
     for (mut a, mut b) in some.iter().flat_map(|a| more.iter().map(|b| (a.clone(), b.clone()))) {
         for knots in [20, 300] {
             let step = Empirical::step_from(a.clone(), knots).expect("a law");
             let linear = Empirical::linear_from(b.clone(), knots).expect("a law");
             for (one, other) in [(&step, &linear), (&step, &step), (&linear, &step)] {
-                said.number(ks_models(one, other));
-                said.number(w1_log2_models(one, other));
-                said.number(jsd_quarter_octave_models(one, other));
+                recorded.number(ks_models(one, other));
+                recorded.number(w1_log2_models(one, other));
+                recorded.number(jsd_quarter_octave_models(one, other));
             }
             for law in [&step, &linear] {
-                said.number(ks_to(&mut a, law));
-                said.number(w1_log2_to(&mut a, law));
-                said.number(jsd_quarter_octave_to(&mut a, law));
+                recorded.number(ks_to(&mut a, law));
+                recorded.number(w1_log2_to(&mut a, law));
+                recorded.number(jsd_quarter_octave_to(&mut a, law));
             }
         }
-        said.number(ks_samples(&mut a, &mut b));
-        said.number(w1_log2_samples(&mut a, &mut b));
-        said.number(jsd_quarter_octave_samples(&mut a, &mut b));
+        recorded.number(ks_samples(&mut a, &mut b));
+        recorded.number(w1_log2_samples(&mut a, &mut b));
+        recorded.number(jsd_quarter_octave_samples(&mut a, &mut b));
         let lifetimes: Vec<Lifetime> = (a.iter().zip(b.iter().cycle()))
             .map(|(&value, &limit)| Lifetime {
                 duration: value.min(limit),
@@ -214,25 +216,25 @@ fn distances(table: &mut String) {
             })
             .collect();
         let survival = KaplanMeier::new(&lifetimes);
-        said.numbers([1.0, 5.0, 20.0, 90.0].map(|x| survival.cdf(x)));
-        said.number(survival.horizon().unwrap_or(-1.0));
-        said.number(survival.ks_to(&Empirical::linear_from(a.clone(), 64).expect("a law")));
-        said.numbers([0.0, 0.3, 0.5, 1.0].map(|q| quantile_sorted(&a, q).expect("values")));
-        said.number(median(&mut b).expect("values"));
+        recorded.numbers([1.0, 5.0, 20.0, 90.0].map(|x| survival.cdf(x)));
+        recorded.number(survival.horizon().unwrap_or(-1.0));
+        recorded.number(survival.ks_to(&Empirical::linear_from(a.clone(), 64).expect("a law")));
+        recorded.numbers([0.0, 0.3, 0.5, 1.0].map(|q| quantile_sorted(&a, q).expect("values")));
+        recorded.number(median(&mut b).expect("values"));
     }
     for (p, q) in [([0.5, 0.5, 0.0], [0.1, 0.2, 0.7]), ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])] {
-        said.number(jsd(&p, &q));
+        recorded.number(jsd(&p, &q));
     }
     let chance = floor(3, 40, |rng| rng.unit());
-    said.whole(chance);
-    said.whole(
+    recorded.whole(chance);
+    recorded.whole(
         [(0.3, 0.1), (0.0, 0.0), (0.3, 0.0)].map(|(distance, floor)| ratio(distance, floor)),
     );
-    said.end("distances", table);
+    recorded.end("distances", table);
 }
 
 fn counts(table: &mut String) {
-    let mut said = Said::new();
+    let mut recorded = Recorded::new();
     let mut rng = Rng::new(8, 4, 0);
     let (mut histogram, mut other) = (Histogram::new(), Histogram::new());
     for number in 0..4_000u64 {
@@ -241,13 +243,13 @@ fn counts(table: &mut String) {
         other.record_n(value / 3, number % 4);
     }
     for _ in 0..2 {
-        said.whole((histogram.count(), histogram.min(), histogram.max(), histogram.mean()));
-        said.whole([0.0, 0.01, 0.5, 0.9, 0.999, 1.0].map(|q| histogram.quantile(q)));
-        said.whole(histogram.buckets().collect::<Vec<_>>());
+        recorded.whole((histogram.count(), histogram.min(), histogram.max(), histogram.mean()));
+        recorded.whole([0.0, 0.01, 0.5, 0.9, 0.999, 1.0].map(|q| histogram.quantile(q)));
+        recorded.whole(histogram.buckets().collect::<Vec<_>>());
         histogram.merge(&other);
     }
-    said.end("histogram", table);
-    let mut said = Said::new();
+    recorded.end("histogram", table);
+    let mut recorded = Recorded::new();
     for limit in [8, 100, 10_000] {
         let mut tallies = [Tally::new(limit), Tally::new(limit)];
         let mut least = [BottomK::new(limit), BottomK::new(limit)];
@@ -258,17 +260,17 @@ fn counts(table: &mut String) {
         }
         let [mut tally, more] = tallies;
         tally.merge(more);
-        said.whole(tally.is_empty());
-        said.whole(tally.clone().whole());
-        said.whole(tally.in_units_of(1e3));
-        said.whole(Tally::of((0..500).map(|n| n * n % 77).collect(), limit).whole());
+        recorded.whole(tally.is_empty());
+        recorded.whole(tally.clone().whole());
+        recorded.whole(tally.in_units_of(1e3));
+        recorded.whole(Tally::of((0..500).map(|n| n * n % 77).collect(), limit).whole());
         let [mut one, two] = least;
         one.merge(two);
-        said.whole((one.offered(), one.bound().copied()));
-        said.whole(one.into_sorted());
+        recorded.whole((one.offered(), one.bound().copied()));
+        recorded.whole(one.into_sorted());
     }
-    said.end("tallies", table);
-    let mut said = Said::new();
+    recorded.end("tallies", table);
+    let mut recorded = Recorded::new();
     for gap_ns in [3e4, 2e6, 8e7] {
         let (mut series, mut more, mut at_ns) = (Binned::new(), Binned::new(), 1.7e18);
         for number in 0..6_000 {
@@ -277,58 +279,58 @@ fn counts(table: &mut String) {
             series.count(at_ns as u64, 40 + rng.below(1_400)).expect("near");
         }
         series.merge(&more).expect("near");
-        said.whole((series.width_ns(), series.bins().len()));
+        recorded.whole((series.width_ns(), series.bins().len()));
         let series = series.widened(2.0);
-        said.whole((series.width_ns(), series.bins().collect::<Vec<_>>()));
+        recorded.whole((series.width_ns(), series.bins().collect::<Vec<_>>()));
         let mut pyramid = Pyramid::new();
         series.bins().for_each(|bin| pyramid.push(bin.events as f64));
-        said.whole(pyramid.count());
+        recorded.whole(pyramid.count());
         let diagram = Diagram::from(&pyramid);
-        said.whole(diagram.coarsest());
+        recorded.whole(diagram.coarsest());
         for octave in diagram.octaves() {
-            said.whole((octave.octave, octave.count));
-            said.numbers([octave.log2_energy, octave.deviation]);
-            said.numbers(octave.interval().ends());
+            recorded.whole((octave.octave, octave.count));
+            recorded.numbers([octave.log2_energy, octave.deviation]);
+            recorded.numbers(octave.interval().ends());
         }
         for line in [diagram.choose(), diagram.fit(2, 5), diagram.fit(3, 4)].into_iter().flatten() {
-            said.text(&format!("{line:.9?}"));
-            said.numbers(line.interval().ends());
+            recorded.text(&format!("{line:.9?}"));
+            recorded.numbers(line.interval().ends());
         }
     }
-    said.end("binned", table);
+    recorded.end("binned", table);
 }
 
 fn chance(table: &mut String) {
-    let mut said = Said::new();
+    let mut recorded = Recorded::new();
     for (seed, purpose, index) in [(0, 0, 0), (1, 2, 3), (u64::MAX, u32::MAX, u64::MAX)] {
         let mut rng = Rng::new(seed, purpose, index);
-        said.whole((0..20).map(|_| rng.next_u64()).collect::<Vec<_>>());
-        said.numbers((0..20).map(|_| rng.unit()));
-        said.whole([1, 2, 3, 1_000, 1 << 40, u64::MAX].map(|most| rng.below(most)));
+        recorded.whole((0..20).map(|_| rng.next_u64()).collect::<Vec<_>>());
+        recorded.numbers((0..20).map(|_| rng.unit()));
+        recorded.whole([1, 2, 3, 1_000, 1 << 40, u64::MAX].map(|most| rng.below(most)));
         // For the first a quarter of the words are rejected and drawn again, for the second a half.
-        said.whole(
+        recorded.whole(
             [3 << 61, (1 << 63) + 1]
                 .map(|most| (0..100).map(|_| rng.below(most)).collect::<Vec<_>>()),
         );
         let mut items: Vec<u32> = (0..30).collect();
         rng.shuffle(&mut items);
-        said.whole(items);
-        said.numbers((0..20).map(|_| rng.exponential(3.0)));
-        said.numbers((0..20).map(|_| rng.normal()));
-        said.numbers([0.2, 3.0, 30.0, 700.0].map(|mean| poisson(&mut rng, mean)));
-        said.numbers([0.7, 1.3].map(|alpha| pareto(&mut rng, alpha, 4.0)));
-        said.numbers(sorted_uniforms(&mut rng, 12));
+        recorded.whole(items);
+        recorded.numbers((0..20).map(|_| rng.exponential(3.0)));
+        recorded.numbers((0..20).map(|_| rng.normal()));
+        recorded.numbers([0.2, 3.0, 30.0, 700.0].map(|mean| poisson(&mut rng, mean)));
+        recorded.numbers([0.7, 1.3].map(|alpha| pareto(&mut rng, alpha, 4.0)));
+        recorded.numbers(sorted_uniforms(&mut rng, 12));
         let weights = zipf_weights(40, 0.9);
         let alias = Alias::new(&weights).expect("weights");
-        said.numbers(weights);
-        said.whole((alias.len(), (0..60).map(|_| alias.draw(&mut rng)).collect::<Vec<_>>()));
+        recorded.numbers(weights);
+        recorded.whole((alias.len(), (0..60).map(|_| alias.draw(&mut rng)).collect::<Vec<_>>()));
     }
-    said.end("chance", table);
+    recorded.end("chance", table);
 }
 
 fn inversions(table: &mut String) {
     for interval in [4, 30] {
-        let mut said = Said::new();
+        let mut recorded = Recorded::new();
         let (mut rng, mut flows) =
             (Rng::new(9, 5, interval), SampledFlows::new(interval as u32).expect("one"));
         for _ in 0..2_500 {
@@ -340,15 +342,15 @@ fn inversions(table: &mut String) {
         }
         flows.add_alike(3, 1, 40);
         let found = flows.invert().expect("a law");
-        said.numbers(found.bins().flat_map(|(low, share)| [low, share]));
+        recorded.numbers(found.bins().flat_map(|(low, share)| [low, share]));
         for (packets, marked) in [(1, 0), (1, 1), (2, 0), (7, 0), (40, 1)] {
             for (bin, share) in found.lengths_of(packets, marked) {
-                said.whole(bin);
-                said.number(share);
+                recorded.whole(bin);
+                recorded.number(share);
             }
         }
-        said.text(&format!("{found:.6?}"));
-        said.end(&format!("inversion of {interval}"), table);
+        recorded.text(&format!("{found:.6?}"));
+        recorded.end(&format!("inversion of {interval}"), table);
     }
 }
 

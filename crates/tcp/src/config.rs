@@ -250,7 +250,7 @@ mod tests {
     /// Checks the documented fields of each preset one by one: a field that was lost would have the
     /// base's value.
     #[test]
-    fn presets_have_what_their_names_promise() {
+    fn presets_have_their_documented_values() {
         let rfc = Config::rfc();
         let settings = (rfc.recovery, rfc.growth, rfc.initial_window, rfc.mss);
         assert_eq!(settings, (Recovery::Sack, Growth::Bytes, 10, 1_460));
@@ -277,7 +277,7 @@ mod tests {
 
     /// Only HyStart++ needs a round-trip time from each acknowledgement (RFC 9406, 4.2).
     #[test]
-    fn each_acknowledgement_is_timed_for_who_wants_it() {
+    fn each_acknowledgement_is_timed_only_where_it_is_needed() {
         for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::LinuxCubic, Algorithm::Bbr]
         {
             for (hystart, rtt_each_ack) in

@@ -341,7 +341,7 @@ impl Connection {
             segment.set_timestamps(timestamps::at(now), self.recent_timestamp);
         }
         if length > 0 {
-            self.receiver.speaks(now);
+            self.receiver.on_data_sent(now);
         }
         self.statistics.segments_sent += 1;
     }

@@ -256,7 +256,7 @@ mod tests {
 
     /// With either kind of loss recovery, pauses are recorded and data in flight is counted in the same way.
     #[test]
-    fn every_recovery_says_what_is_under_way_and_when_the_application_pauses() {
+    fn both_loss_recoveries_record_bytes_in_flight_and_application_pauses() {
         for recovery in [Recovery::Sack, Recovery::Rack] {
             let config = Config { recovery, algorithm: Algorithm::Bbr, ..Config::linux() };
             let mut sender = Sender::new(&config, 0);
@@ -340,7 +340,7 @@ mod tests {
 
     /// A segment sent again gives no round-trip time, and a part of one stays a segment.
     #[test]
-    fn what_was_sent_again_measures_no_round_trip() {
+    fn retransmitted_segments_give_no_round_trip() {
         let mut flight = four();
         flight.sent(at(70), 1_000, 3_000, 4_000);
         flight.acknowledge(at(90), 1_000);
@@ -357,12 +357,12 @@ mod tests {
 
     /// Each loss is reported once, up to its edge and no further.
     #[test]
-    fn losses_are_told_once() {
-        let mut told = alloc::vec::Vec::new();
+    fn losses_are_reported_once() {
+        let mut reported = alloc::vec::Vec::new();
         let mut flight = four();
         flight.acknowledge_range(at(60), 1_000, 2_000);
         let mut lose = |flight: &mut Flight, edge| {
-            flight.lose_below(at(70), edge, |lost| told.push((lost.bytes, lost.lost, edge)));
+            flight.lose_below(at(70), edge, |lost| reported.push((lost.bytes, lost.lost, edge)));
         };
         lose(&mut flight, 999);
         lose(&mut flight, 1_000);
@@ -371,7 +371,7 @@ mod tests {
         flight.forget_lost_edge();
         lose(&mut flight, 3_999);
         lose(&mut flight, 4_000);
-        assert_eq!(told, [(1_000, 1_000, 1_000), (1_000, 2_000, 3_999), (1_000, 3_000, 4_000)]);
+        assert_eq!(reported, [(1_000, 1_000, 1_000), (1_000, 2_000, 3_999), (1_000, 3_000, 4_000)]);
         let mut flight = four();
         for (right, expected) in [(2_000, 1), (2_000, 1), (4_000, 2), (4_001, 2), (9_000, 2)] {
             flight.lose_one(at(70), right, |lost| assert_eq!(lost.sent_in_flight, right));
@@ -381,7 +381,7 @@ mod tests {
 
     /// What is sent in a pause is limited by the application, until all of before is delivered.
     #[test]
-    fn a_pause_ends_when_what_was_under_way_is_delivered() {
+    fn a_pause_ends_when_the_data_in_flight_are_delivered() {
         let mut flight = Flight::new(true);
         flight.sent(at(10), 0, 1_000, 1_000);
         flight.application_pauses(1_000);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_window_holds_back_is_unsent() {
+    fn data_held_back_by_the_window_are_unsent() {
         let config = Config { initial_window: 2, ..Config::ns2_reno() };
         let mut ends = [Connection::connect(config, 7), Connection::listen(config, 9)];
         settle(&mut ends);

@@ -143,7 +143,7 @@ mod tests {
 
     /// Two ends that write at random, over ways that lose, mark and reorder.
     #[test]
-    fn what_is_predicted_is_what_the_general_path_does() {
+    fn the_predicted_path_agrees_with_the_general_path() {
         let (mut predicted, mut all, mut in_vain, mut plain) = (0, 0, 0, [0; 2]);
         for seed in 0..120u64 {
             let mut rng = Rng::new(seed, 0, 0);

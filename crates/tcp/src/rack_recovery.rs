@@ -60,7 +60,7 @@ impl Sender {
         let is_repairing = self.phase != Phase::Open;
         let (found, wait) = state.rack.detect(now, is_repairing, self.rtt.smoothed());
         let delivery = self.sample_flight(arrival);
-        self.tell_recorded_losses(&state.rack, now);
+        self.report_recorded_losses(&state.rack, now);
         self.change_phase(state, now, counts);
         let in_flight = state.bytes().in_flight();
         let is_new = una > before;
@@ -130,7 +130,7 @@ impl Sender {
             self.window.cwnd = cwnd;
         }
         self.recover = self.max;
-        self.tell_of_reduction();
+        self.schedule_cwr();
         self.prr = Reduction::begin(cwnd);
     }
 
@@ -224,7 +224,7 @@ impl Sender {
                 let is_repairing = self.phase != Phase::Open;
                 let smoothed = self.rtt.smoothed();
                 let (found, wait) = state.rack.detect(now, is_repairing, smoothed);
-                self.tell_recorded_losses(&state.rack, now);
+                self.report_recorded_losses(&state.rack, now);
                 if found > 0 && !is_repairing {
                     self.change_phase(state, now, counts);
                     let pipe = state.bytes().in_flight();
@@ -258,7 +258,7 @@ impl Sender {
             self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, cwnd);
         }
         state.rack.on_timeout(now);
-        self.tell_recorded_losses(&state.rack, now);
+        self.report_recorded_losses(&state.rack, now);
         if !self.controller.owns_recovery() {
             self.window.cwnd = state.bytes().in_flight() + u64::from(self.window.mss);
         }
@@ -266,7 +266,7 @@ impl Sender {
         state.probed = None;
         self.phase = Phase::Loss;
         self.recover = self.max;
-        self.tell_of_reduction();
+        self.schedule_cwr();
         self.retries = self.retries.saturating_add(1);
         self.rtt.back_off();
         self.deadline = now + self.rtt.rto();
@@ -299,7 +299,7 @@ impl Sender {
         self.timed = None;
         self.account_with_records(state, now, &chunk);
         self.record_sent(now, &chunk, state.bytes().in_flight());
-        Some(Chunk { has_cwr: !chunk.is_repeat && self.tells_of_reduction(self.next), ..chunk })
+        Some(Chunk { has_cwr: !chunk.is_repeat && self.carries_cwr(self.next), ..chunk })
     }
 
     /// A probe, a repair, or new data.

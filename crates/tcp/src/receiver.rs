@@ -265,7 +265,7 @@ impl Receiver {
     /// (Linux's interactive mode, `tcp_event_data_sent`; it also leaves that mode when a delayed acknowledgement's
     /// timer runs out, which is not done here).
     #[inline(always)]
-    pub fn speaks(&mut self, now: Time) {
+    pub fn on_data_sent(&mut self, now: Time) {
         if self.quick > 0 && self.quick_at > Time(0) && now < self.quick_at + self.delay {
             self.quick = 0;
         }
@@ -358,7 +358,7 @@ impl Receiver {
 
     /// Adds the SACK blocks, after the acknowledgement number and the timestamps.
     pub fn push_blocks(&mut self, segment: &mut Segment) {
-        let mut told: [Option<Range>; RECENT_LIMIT + 1] = [None; RECENT_LIMIT + 1];
+        let mut reported: [Option<Range>; RECENT_LIMIT + 1] = [None; RECENT_LIMIT + 1];
         let push = |segment: &mut Segment, block: Range| {
             let (left, right) = (wrap(self.initial, block.left), wrap(self.initial, block.right));
             segment.push_block(left, right)
@@ -367,18 +367,18 @@ impl Receiver {
             push(segment, block);
             if let Some(around) = self.held.holding(block.left).filter(|b| b.left >= self.next) {
                 push(segment, around);
-                told[RECENT_LIMIT] = Some(around);
+                reported[RECENT_LIMIT] = Some(around);
             }
         }
         for (place, at) in self.recent.iter().enumerate() {
             let Some(block) = self.held.holding(*at) else { continue };
-            if told.contains(&Some(block)) {
+            if reported.contains(&Some(block)) {
                 continue;
             }
             if !push(segment, block) {
                 break;
             }
-            told[place] = Some(block);
+            reported[place] = Some(block);
         }
         self.forget_duplicate();
     }

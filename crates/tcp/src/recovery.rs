@@ -35,7 +35,7 @@ impl Sender {
         if !is_duplicate {
             return;
         }
-        self.tell_losses(arrival.now, self.lost_edge());
+        self.report_losses(arrival.now, self.lost_edge());
         self.duplicates = self.duplicates.saturating_add(1);
         match self.phase {
             Phase::Open => self.count_duplicate(sacked, arrival.now, counts),
@@ -103,7 +103,7 @@ impl Sender {
         } else {
             self.controller.on_congestion(now, &mut self.window, Congestion::Loss, flight);
             self.doubt(Step::Off);
-            self.tell_of_reduction();
+            self.schedule_cwr();
         }
         self.recover = self.max;
         self.after_timeout = false;
@@ -149,7 +149,7 @@ impl Sender {
     #[inline(never)]
     pub(crate) fn on_advance(&mut self, advance: &Advance, now: Time, counts: &mut Statistics) {
         if self.has_sack {
-            self.tell_losses(now, self.lost_edge());
+            self.report_losses(now, self.lost_edge());
         }
         match self.phase {
             Phase::Open => {
@@ -220,7 +220,7 @@ impl Sender {
         if let Some(flight) = &mut self.flight {
             flight.forget_lost_edge();
         }
-        self.tell_losses(now, self.max);
+        self.report_losses(now, self.max);
         self.doubt_timeout();
         if self.retries == 0 {
             let flight = self.flight_size();
@@ -229,7 +229,7 @@ impl Sender {
             // The threshold stays what it was (RFC 5681, section 3.1, equation 4).
             self.window.cwnd = u64::from(self.window.mss);
         }
-        self.tell_of_reduction();
+        self.schedule_cwr();
         self.retries = self.retries.saturating_add(1);
         self.rtt.back_off();
         self.deadline = now + self.rtt.rto();
@@ -249,19 +249,19 @@ impl Sender {
 
     /// The window was reduced, for any reason: the next new data signals that to a peer that echoes
     /// marks (CWR).
-    pub(crate) fn tell_of_reduction(&mut self) {
+    pub(crate) fn schedule_cwr(&mut self) {
         self.cwr = true;
     }
 
     /// Whether the segment of new data that ends at `right` and is leaving has to signal a reduction
     /// (CWR). Until it is acknowledged, the peer echoes marks of the window that was reduced, and
     /// those do not reduce it again (RFC 3168, 6.1.2).
-    pub(crate) fn tells_of_reduction(&mut self, right: u64) -> bool {
-        let tells = core::mem::take(&mut self.cwr);
-        if tells {
+    pub(crate) fn carries_cwr(&mut self, right: u64) -> bool {
+        let carries = core::mem::take(&mut self.cwr);
+        if carries {
             self.reduced_until = right;
         }
-        tells
+        carries
     }
 
     /// Whether an echo with an acknowledgement of `ack` is of a window that was not reduced.
@@ -283,7 +283,7 @@ impl Sender {
         counts.marks_answered += 1;
         // What was reduced before is not taken back any more: there was congestion.
         self.trust();
-        self.tell_of_reduction();
+        self.schedule_cwr();
         self.marked_until = self.max;
         let flight = self.outstanding();
         self.controller.on_congestion(now, &mut self.window, Congestion::Marked, flight);

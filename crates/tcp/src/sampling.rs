@@ -84,7 +84,7 @@ impl Sender {
     }
 
     /// Reports to the controller each segment below `edge` that is now known to be lost.
-    pub(crate) fn tell_losses(&mut self, now: Time, edge: u64) {
+    pub(crate) fn report_losses(&mut self, now: Time, edge: u64) {
         let Some(flight) = self.flight.as_mut().filter(|_| self.controller.needs_delivery()) else {
             return;
         };
@@ -93,7 +93,7 @@ impl Sender {
     }
 
     /// Reports to the controller each segment that RACK found lost.
-    pub(crate) fn tell_recorded_losses(&mut self, rack: &Rack, now: Time) {
+    pub(crate) fn report_recorded_losses(&mut self, rack: &Rack, now: Time) {
         if rack.segments().waiting == 0 {
             return;
         }
@@ -159,7 +159,7 @@ mod tests {
 
     /// A block counts if it is of what was sent, not empty and above the cumulative acknowledgement.
     #[test]
-    fn blocks_that_cannot_be_deliver_nothing() {
+    fn invalid_sack_blocks_deliver_nothing() {
         for (left, right, expected) in [
             (2_001, 3_001, MSS),
             (1_001, 2_001, MSS),
@@ -182,7 +182,7 @@ mod tests {
     /// Without SACK the first segment counts as lost at the third duplicate, the one just being
     /// counted, and in recovery; with SACK the scoreboard decides.
     #[test]
-    fn what_is_lost_is_told_by_duplicates_or_by_the_scoreboard() {
+    fn losses_are_found_by_duplicates_or_by_the_scoreboard() {
         let mut sender = under_way(Algorithm::Reno, Recovery::NewReno);
         let mut edge = |duplicates, phase| {
             (sender.duplicates, sender.phase) = (duplicates, phase);
@@ -215,11 +215,11 @@ mod tests {
             });
             let segment = Segment::default();
             let arrival = Arrival { now: at(100), segment: &segment, echoed, is_bare: true };
-            let told = sender.measure(ack, &arrival);
+            let measured = sender.measure(ack, &arrival);
             let millis = |span: Span| span.as_nanos() / 1_000_000;
             // A sample moves the average of 50 ms by an eighth of what it is off.
             let smoothed = sender.rtt.smoothed().expect("a sample");
-            (told.map(millis), smoothed.as_nanos() / 1_000, sender.timed.is_some())
+            (measured.map(millis), smoothed.as_nanos() / 1_000, sender.timed.is_some())
         };
         assert_eq!(of(None, sent, 1_001), (Some(100), 56_250, false));
         assert_eq!(of(None, sent, 1_000), (None, 50_000, true), "not covered yet");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_kept_in_turn_and_as_many_as_have_room() {
+    fn sack_blocks_are_kept_in_order_up_to_the_room() {
         for (is_stamped, limit) in [(false, 4), (true, 3)] {
             let mut segment = with(ACK, |_| {});
             if is_stamped {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn options_say_whether_they_are_there() {
+    fn absent_options_are_distinguished_from_present_ones() {
         let none = with(SYN, |_| {});
         assert_eq!((none.mss(), none.scale(), none.sack_permitted()), (None, None, false));
         let mss = with(SYN, |segment| segment.set_mss(536));
@@ -294,7 +294,7 @@ mod tests {
 
     /// What carries a segment in two parts puts it together again.
     #[test]
-    fn options_can_be_taken_apart_and_put_back() {
+    fn options_survive_being_split_off_and_restored() {
         let plain = with(ACK, |_| {});
         let stamped = with(ACK, |segment| segment.set_timestamps(1, 2));
         let reported = with(ACK, |segment| {

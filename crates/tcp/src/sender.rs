@@ -316,7 +316,7 @@ impl Sender {
             // Reno needs nothing else.
             Any::Reno(reno) if self.is_window_limited => reno.grow(&mut self.window, bytes),
             Any::Reno(_) => {}
-            _ => self.tell_controller(bytes, rtt, false, round_ended, arrival.now),
+            _ => self.update_controller(bytes, rtt, false, round_ended, arrival.now),
         }
     }
 
@@ -369,7 +369,7 @@ impl Sender {
             counted = delivered.saturating_sub(reported).max(segment);
         }
         let round_ended = self.end_round();
-        self.tell_controller(counted, rtt, in_recovery, round_ended, arrival.now);
+        self.update_controller(counted, rtt, in_recovery, round_ended, arrival.now);
     }
 
     /// Everything below `ack` has arrived; returns the round-trip time that this measures, if any.
@@ -385,7 +385,7 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn tell_controller(
+    fn update_controller(
         &mut self,
         bytes: u64,
         rtt: Option<Span>,

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn what_precedes_the_syn_has_no_offset() {
+    fn numbers_before_the_syn_have_no_offset() {
         assert_eq!(unwrap(1000, 0, 999), None);
         assert_eq!(unwrap(1000, 5, 1000), Some(0));
         assert_eq!(unwrap(0, 0, u32::MAX), None);

@@ -28,7 +28,7 @@ impl Connection {
 
     /// Ends the connection at once; a reset notifies the peer (RFC 9293, 3.10.5).
     pub fn abort(&mut self) {
-        let tells = matches!(
+        let notifies = matches!(
             self.state,
             State::SynReceived
                 | State::Established
@@ -39,7 +39,7 @@ impl Connection {
         let sequence = wrap(self.sender.initial, self.sender.max);
         let acknowledgement = wrap(self.receiver.initial, self.receiver.next);
         self.enter_closed();
-        if tells {
+        if notifies {
             self.urgent = Urgent::Reset(sequence, Some(acknowledgement));
         }
     }

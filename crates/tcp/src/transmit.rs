@@ -40,8 +40,8 @@ impl Sender {
     /// nothing has happened.
     #[inline(always)]
     pub(crate) fn transmit_plain(&mut self, now: Time, counts: &mut Statistics) -> Option<u64> {
-        let is_asked = self.repeat_first | self.has_fin | self.cwr | self.is_persisting;
-        let is_plain = !is_asked && self.probes == 0 && self.phase == Phase::Open;
+        let has_requests = self.repeat_first | self.has_fin | self.cwr | self.is_persisting;
+        let is_plain = !has_requests && self.probes == 0 && self.phase == Phase::Open;
         let is_recorded = self.rack_state.is_some() || self.flight.is_some();
         if !is_plain || is_recorded || now < self.paced_until || self.paces() {
             return None;
@@ -92,7 +92,7 @@ impl Sender {
         if self.flight.is_some() {
             self.record_sent(now, &chunk, self.in_flight());
         }
-        chunk.has_cwr = !chunk.is_repeat && self.tells_of_reduction(self.next);
+        chunk.has_cwr = !chunk.is_repeat && self.carries_cwr(self.next);
         if is_ordinary && !chunk.is_repeat {
             self.look_ahead(now);
         }

@@ -16,17 +16,17 @@ mod walks;
 use pipe::record::compare;
 
 #[test]
-fn connections_take_the_recorded_course() {
+fn connections_run_as_recorded() {
     compare("connections.txt", &scenes::rows());
 }
 
 #[test]
-fn controllers_take_the_recorded_course() {
+fn controllers_run_as_recorded() {
     compare("controllers.txt", &controllers::rows());
 }
 
 #[test]
-fn random_walks_take_the_recorded_course() {
+fn random_walks_run_as_recorded() {
     compare("walks.txt", &walks::rows());
 }
 

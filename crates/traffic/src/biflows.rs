@@ -179,7 +179,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     let asks = |flow: &FlowRecord| (flow.key == telling.key) == telling.is_from_client();
     let started = |asking| both().find(|flow| asks(flow) == asking).map(|flow| flow.start_ns);
     let answered_ns = match (started(true), started(false)) {
-        (Some(asked), Some(answered)) if answered > asked => Some(answered - asked),
+        (Some(request), Some(answered)) if answered > request => Some(answered - request),
         _ => None,
     };
     let mut shape = Shape::default();
@@ -301,19 +301,19 @@ mod tests {
 
     #[test]
     fn the_opener_is_known_from_either_flow_or_by_the_lower_port() {
-        let mut untold = flow(1_000, true, 5, 70);
-        untold.opened = None;
+        let mut unflagged = flow(1_000, true, 5, 70);
+        unflagged.opened = None;
         let mut other = flow(1_000, false, 5, 900);
-        assert_eq!(shapes(&[untold.clone(), other.clone()]), [(5, 70, 970)]);
+        assert_eq!(shapes(&[unflagged.clone(), other.clone()]), [(5, 70, 970)]);
         other.opened = Some(true);
-        assert_eq!(shapes(&[untold.clone(), other.clone()]), [(5, 900, 970)]);
+        assert_eq!(shapes(&[unflagged.clone(), other.clone()]), [(5, 900, 970)]);
         other.opened = None;
-        assert_eq!(shapes(&[untold, other]), [(5, 70, 970)]);
+        assert_eq!(shapes(&[unflagged, other]), [(5, 70, 970)]);
     }
 
     /// As in a capture of a loopback interface.
     #[test]
-    fn ends_of_one_address_are_told_apart_by_their_ports() {
+    fn ends_with_one_address_are_distinguished_by_port() {
         let mut both = [flow(1_000, true, 5, 70), flow(1_000, false, 5, 900)];
         let here = both[0].key.source;
         both.iter_mut().for_each(|flow| (flow.key.source, flow.key.destination) = (here, here));

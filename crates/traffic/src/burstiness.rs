@@ -225,11 +225,11 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_sentence_of_its_own() {
-        let said = |why: NoHurst| alloc::format!("{why}");
-        assert!(said(NoHurst::NoPackets).starts_with("no packets with timestamps"));
-        assert!(said(NoHurst::OnlySome).starts_with("a part of the input"));
-        assert!(said(NoHurst::TooFarApart).contains("twelve days"));
-        assert!(said(NoHurst::TooShort).contains("too short"));
+        let message = |why: NoHurst| alloc::format!("{why}");
+        assert!(message(NoHurst::NoPackets).starts_with("no packets with timestamps"));
+        assert!(message(NoHurst::OnlySome).starts_with("a part of the input"));
+        assert!(message(NoHurst::TooFarApart).contains("twelve days"));
+        assert!(message(NoHurst::TooShort).contains("too short"));
     }
 
     #[test]

@@ -465,15 +465,15 @@ mod tests {
         let sound = law_of(&some(5, 1)).expect("a law");
         let mut short = sound.clone();
         short.request_bytes.pop();
-        let mut nobody = sound.clone();
-        nobody.connections[2] = 0;
+        let mut empty = sound.clone();
+        empty.connections[2] = 0;
         let mut endless = sound;
         endless.response_bytes[1] = u64::MAX;
         let mut tiny = law_of(&some(5, 1)).expect("a law");
         let mut giant = tiny.clone();
         tiny.segment_bytes[0] = SEGMENT_MIN_BYTES - 1;
         giant.segment_bytes[0] = SEGMENT_MAX_BYTES + 1;
-        for bad in [short, nobody, endless, tiny, giant, ConnectionLaw::default()] {
+        for bad in [short, empty, endless, tiny, giant, ConnectionLaw::default()] {
             assert!(bad.check().is_err(), "{bad:?}");
         }
     }

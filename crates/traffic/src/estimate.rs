@@ -280,7 +280,7 @@ impl Found {
                 servers: options.servers.clone(),
             },
         };
-        model.tell_unmodelled();
+        model.set_unmodelled();
         if options.harpoon {
             warnings.extend(warnings::few_files(model.coverage.flows_in_model));
             model = model.without_connections();

@@ -322,12 +322,12 @@ impl TrafficModel {
         self.intervals.iter_mut().for_each(|interval| interval.whole = None);
         self.coverage.flows_in_connections = 0;
         self.coverage.octets_in_connections = 0;
-        self.tell_unmodelled();
+        self.set_unmodelled();
         self
     }
 
     /// Sets the share of the input that the model does not cover, from its coverage.
-    pub(crate) fn tell_unmodelled(&mut self) {
+    pub(crate) fn set_unmodelled(&mut self) {
         let of = &self.coverage;
         let share = |whole: u64, tcp: u64, udp: u64| {
             (whole > 0).then(|| 1.0 - (tcp + udp).min(whole) as f64 / whole as f64)

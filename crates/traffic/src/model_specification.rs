@@ -276,8 +276,9 @@ mod tests {
     #[test]
     fn unusable_specifications_are_refused() {
         assert!(matches!(stated(Vec::new()).model(), Err(ModelError::Empty("intervals"))));
-        let nobody = ModelSpecification { sources: Vec::new(), ..stated(alloc::vec![1.0]) };
-        assert!(matches!(nobody.model(), Err(ModelError::Empty("sources"))));
+        let without_sources =
+            ModelSpecification { sources: Vec::new(), ..stated(alloc::vec![1.0]) };
+        assert!(matches!(without_sources.model(), Err(ModelError::Empty("sources"))));
         for bad in [f64::NAN, -1.0, f64::INFINITY] {
             let model = stated(alloc::vec![1.0, bad]).model();
             assert!(matches!(model, Err(ModelError::NotPositive("a number of sessions", _))));

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_prefixes_say_what_is_wrong() {
+    fn bad_prefixes_are_refused_with_a_reason() {
         for (text, words) in [
             ("198.18.0.0", "not a CIDR prefix"),
             ("198.18.0.0/33", "beyond the address"),

@@ -62,7 +62,7 @@ impl Script {
     }
 
     /// How much of the other end's stream this end awaits in all: bytes, and one more for its FIN.
-    pub fn hears(&self, side: Side) -> u64 {
+    pub fn awaited(&self, side: Side) -> u64 {
         let all = self.sequence_length(side.other());
         let resets = |step: &&Step| step.by == side && step.act == Act::Reset;
         self.steps.iter().find(resets).map_or(all, |reset| reset.awaits.min(all))
@@ -70,7 +70,7 @@ impl Script {
 
     /// Is this end gone before the other one has sent its last?
     pub fn is_gone(&self, side: Side) -> bool {
-        self.hears(side) < self.sequence_length(side.other())
+        self.awaited(side) < self.sequence_length(side.other())
     }
 
     /// The length of an end's sequence space: its bytes, and one for its FIN.

@@ -86,7 +86,7 @@ pub fn model(vectors: Vectors, options: VectorModelOptions) -> TrafficModel {
         },
         vectors: Some(vectors),
     };
-    model.tell_unmodelled();
+    model.set_unmodelled();
     model
 }
 

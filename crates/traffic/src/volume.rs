@@ -237,8 +237,8 @@ mod tests {
         for seed in 0..20 {
             let hands = deal(&law, &loads, seed);
             let all: u64 = hands.iter().map(|hand| total(hand)).sum();
-            let asked: u64 = loads.iter().map(|load| load.bytes).sum();
-            let factor = all as f64 / asked as f64;
+            let requested: u64 = loads.iter().map(|load| load.bytes).sum();
+            let factor = all as f64 / requested as f64;
             let others =
                 [0, 2, 3].map(|at| (total(&hands[at]) as f64, loads[at].bytes as f64 * factor));
             let surplus: f64 = others.iter().map(|(held, wanted)| held - wanted).sum();

@@ -148,7 +148,7 @@ fn model_lines(name: &str, model: &TrafficModel, warnings: &[String], table: &mu
         ("warnings", warnings.join("\n")),
     ];
     for parts in parts.chunks(4) {
-        let each = parts.iter().map(|(key, said)| format!("{key} {:08x}", digest(said)));
+        let each = parts.iter().map(|(key, rendered)| format!("{key} {:08x}", digest(rendered)));
         writeln!(table, "  {}", each.collect::<Vec<_>>().join(", ")).unwrap();
     }
 }
@@ -262,7 +262,7 @@ fn classes(table: &mut String) {
         53, 137, 443, 8_443, 67, 520, 57_621, 3_477, 3_478, 3_481, 3_482, 19_301, 19_302, 19_309,
         19_310, 49_999, 50_000, 50_059, 50_060, 40_000, 41_000, 9_000,
     ];
-    let (mut rng, mut said) = (Rng::new(9, 0x7564_7000, 0), String::new());
+    let (mut rng, mut rendered) = (Rng::new(9, 0x7564_7000, 0), String::new());
     let mut counts = std::collections::BTreeMap::new();
     for _ in 0..20_000 {
         let mut way = || {
@@ -280,9 +280,9 @@ fn classes(table: &mut String) {
         let ports = [(); 2].map(|()| PORTS[rng.below(22).max(rng.below(22)) as usize]);
         let class = classify(&Conversation { ports, ways }, rng.below(2) == 0);
         *counts.entry(class.name()).or_insert(0) += 1;
-        said.push_str(class.name());
+        rendered.push_str(class.name());
     }
-    writeln!(table, "classes of UDP {counts:?} {:08x}", digest(&said)).unwrap();
+    writeln!(table, "classes of UDP {counts:?} {:08x}", digest(&rendered)).unwrap();
 }
 
 fn burstiness(table: &mut String) {
@@ -294,8 +294,8 @@ fn burstiness(table: &mut String) {
             series.count(at_ns as u64, 40 + rng.below(1_460)).expect("a minute");
         }
         let hurst = Hurst::of(series).expect("it scales");
-        let said = digest(&format!("{hurst:?}"));
-        writeln!(table, "burstiness {} bins {said:08x}", hurst.bins).unwrap();
+        let rendered = digest(&format!("{hurst:?}"));
+        writeln!(table, "burstiness {} bins {rendered:08x}", hurst.bins).unwrap();
     }
 }
 
@@ -364,8 +364,8 @@ fn refusals(table: &mut String) {
     }
     let mut interval = made.model.intervals[0].clone();
     interval.cut(0.3);
-    let said = (made.model.original_s(), made.model.duration_s(), interval);
-    writeln!(table, "cut: {said:?}").unwrap();
+    let rendered = (made.model.original_s(), made.model.duration_s(), interval);
+    writeln!(table, "cut: {rendered:?}").unwrap();
     for interval_s in [f64::NAN, -1.0, 0.0, 1e-6] {
         let refused = estimate(records(1, 300, metered), &options(Some(interval_s)));
         writeln!(table, "refused: {}", refused.expect_err("an interval")).unwrap();

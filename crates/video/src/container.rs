@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_values_are_refused() {
         let read = |change: fn(&mut Container)| {
             let mut changed = container();
             change(&mut changed);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_missing_alone() {
+    fn a_lost_packet_affects_its_own_coefficients_only() {
         let (frame, packets) = clip(FrameSize::QCIF, 4, 1).remove(0);
         let mut whole = Decoder::new(FrameSize::QCIF, Levels::PAPER, 0);
         for (_, packet) in &packets {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_changes_nothing() {
+    fn unusable_packets_change_nothing() {
         let frames = clip(FrameSize::QCIF, 4, 2);
         let (label, packet) = &frames[0].1[5];
         let mut decoder = Decoder::new(FrameSize::QCIF, Levels::PAPER, 0);

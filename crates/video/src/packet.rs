@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_values_are_refused() {
         let layout = Layout::new(FrameSize::QCIF, Levels::PAPER);
         assert_eq!(label().within(&layout), Ok(()));
         let other = Layout::new(FrameSize::QCIF, Levels::new(3).expect("levels"));

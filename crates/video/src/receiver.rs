@@ -183,7 +183,7 @@ mod tests {
 
     /// Packets in any order, duplicated, damaged, cut and forged: all are counted, and all frames are shown.
     #[test]
-    fn whatever_arrives_is_counted_and_makes_the_frames_there_are() {
+    fn all_arriving_packets_are_counted_and_all_frames_are_shown() {
         let mut rng = Rng::new(6, 0x4ec, 0);
         let original = packets(4);
         for keep in [0, 7, 33] {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_says_what_its_transport_says() {
+    fn a_brief_agrees_with_its_transport() {
         let host: IpAddr = "198.18.0.1".parse().unwrap();
         let segment = TcpSegment {
             source_port: 1,

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_mind_how_the_bytes_are_cut() {
+    fn the_checksum_is_independent_of_segmentation() {
         let bytes: Vec<u8> = (0..=255).map(|n: u8| n.wrapping_mul(37)).collect();
         let whole = internet_checksum(&[&bytes]);
         for first in 0..bytes.len() {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_of_what_it_cannot_know() {
+    fn unverifiable_checksums_are_neither_right_nor_wrong() {
         let mut packet = build::samples().remove(0);
         assert_eq!(transport_checksum_ok(&packet[..packet.len() - 1]), None);
         packet[6] |= 0x20;

@@ -208,7 +208,7 @@ mod tests {
     use nilometer_stat::Rng;
 
     #[test]
-    fn what_is_read_at_once_is_what_the_descent_finds() {
+    fn the_fast_path_agrees_with_the_full_parser() {
         let ends = [
             ("198.18.0.1:4000", "198.19.0.9:4788"),
             ("[2001:db8::1]:4000", "[2001:db8:7::9]:4788"),

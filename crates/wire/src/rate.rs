@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_read_as_a_person_would_say_them() {
+    fn rates_are_shown_in_natural_units() {
         assert_eq!(Rate::from_megabits(500).to_string(), "500 Mb/s");
         assert_eq!(Rate::new(97_500_000).unwrap().to_string(), "97.5 Mb/s");
         assert_eq!(Rate::new(10_000).unwrap().to_string(), "10 kb/s");

@@ -135,7 +135,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn spans_read_as_a_person_would_say_them() {
+    fn spans_are_shown_in_natural_units() {
         assert_eq!(Span::from_nanos(9_800).to_string(), "9.8 µs");
         assert_eq!(Span::from_nanos(41_000).to_string(), "41 µs");
         assert_eq!(Span::from_secs(20).to_string(), "20 s");

@@ -74,7 +74,7 @@ fn check(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
 }
 
 #[test]
-fn a_snap_length_is_nobodys_fault() {
+fn a_frame_cut_by_the_snap_length_is_not_malformed() {
     for frame in seeds() {
         let original = frame.len() as u32;
         let Parsed::Ip(whole) = check(LinkType::Ethernet, &frame, original) else {
@@ -109,7 +109,7 @@ fn a_packet_that_ends_too_early_is_malformed() {
 }
 
 #[test]
-fn each_contradiction_has_its_word() {
+fn each_malformation_has_its_error() {
     let frame = seeds().remove(0);
     let broken = |at: usize, value: u8| {
         let mut frame = frame.clone();

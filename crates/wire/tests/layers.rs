@@ -118,7 +118,7 @@ fn every_link_type_leads_to_ip() {
 }
 
 #[test]
-fn what_stands_between_ethernet_and_ip_is_passed() {
+fn headers_between_ethernet_and_ip_are_passed() {
     let v4 = tcp4();
     let mac: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let inner = joined(&[&mac, &[8, 0], &v4]);
@@ -228,7 +228,7 @@ fn nesting_ends_at_its_limit() {
 
 /// As many headers as the limits allow are passed, and one more is not.
 #[test]
-fn as_many_headers_as_the_limits_say_are_passed() {
+fn headers_are_passed_up_to_the_limit() {
     let [from, to]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
     let (inner, mut packet) = (tcp4(), tcp4());
     for depth in 1..=9 {

@@ -267,8 +267,8 @@ fn run(program: &str, words: &[&str], input: &str) -> Result<()> {
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let output = child.wait_with_output().with_context(|| format!("cannot wait for {program}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{program} {}: {}", words.join(" "), said.lines().next().unwrap_or("it failed"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} {}: {}", words.join(" "), stderr.lines().next().unwrap_or("it failed"));
     }
     Ok(())
 }

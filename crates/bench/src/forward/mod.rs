@@ -169,11 +169,15 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
 }
 
 /// The devices under test and their variants, in order; first the bare link.
-type Asked = [Option<(Dut, Variant)>];
+type RequestedVariants = [Option<(Dut, Variant)>];
 
 /// Rounds of all devices under all loads, as long as some point needs more; also a description of our
 /// router's ports, if it takes part.
-fn rounds(options: &Options, asked: &Asked, awake: &Awake) -> Result<(Courses, Vec<String>)> {
+fn rounds(
+    options: &Options,
+    asked: &RequestedVariants,
+    awake: &Awake,
+) -> Result<(Courses, Vec<String>)> {
     let mut courses = Courses::new();
     for load in loads(options) {
         for (number, what) in asked.iter().enumerate().skip(1) {
@@ -332,7 +336,7 @@ fn sample(bench: &mut Bench, options: &Options, load: LoadId, awake: &Awake) -> 
     Ok(Sample { run, cpu, usage, paths })
 }
 
-fn points(options: &Options, asked: &Asked, courses: &Courses) -> Vec<Point> {
+fn points(options: &Options, asked: &RequestedVariants, courses: &Courses) -> Vec<Point> {
     let mut points = Vec::new();
     for (number, what) in asked.iter().enumerate() {
         let Some((dut, variant)) = *what else { continue };

@@ -45,7 +45,7 @@ pub const BATCHES: usize = 12;
 /// Rounds of the shortest batch.
 pub const BATCH_ROUNDS_MIN: usize = VALUES_MIN;
 /// The share of points that may stay unreported in a run that has succeeded.
-pub const UNTOLD_MAX: f64 = 0.1;
+pub const UNREPORTED_MAX: f64 = 0.1;
 
 /// The rounds of a point.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Rounds {
     /// The number of kept rounds at the next look.
     next_look: usize,
     most: u32,
-    is_told: bool,
+    is_decided: bool,
 }
 
 /// The result of a point's rounds.
@@ -88,12 +88,12 @@ impl Rounds {
     /// No rounds yet, of at least `least` that are kept and `most` in all.
     pub fn new(least: u32, most: u32) -> Rounds {
         let (next_look, prices) = (least.min(most) as usize, Vec::new());
-        Rounds { prices, discarded: 0, next_look, most, is_told: false }
+        Rounds { prices, discarded: 0, next_look, most, is_decided: false }
     }
 
     /// Whether there are to be more.
     pub fn are_wanted(&self) -> bool {
-        !self.is_told && (self.prices.len() as u32) + self.discarded < self.most
+        !self.is_decided && (self.prices.len() as u32) + self.discarded < self.most
     }
 
     /// A round that was disturbed.
@@ -107,7 +107,7 @@ impl Rounds {
         let count = self.prices.len();
         if count >= self.next_look {
             self.next_look = count + (count / 2).max(1);
-            self.is_told = self.look().is_none();
+            self.is_decided = self.look().is_none();
         }
     }
 
@@ -147,7 +147,7 @@ impl Rounds {
 
     /// Their result, once no more are needed.
     pub fn price(&self) -> Price {
-        let not_told = if self.is_told { None } else { self.look() };
+        let not_told = if self.is_decided { None } else { self.look() };
         let rounds = self.prices.len() as u32;
         Price { seconds: self.middle(), not_told, rounds, discarded: self.discarded }
     }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn prices_lost_in_the_noise_are_not_reported() {
         // As large as the price itself: a bound of rounds is reached, and the interval stays honest.
         let [holds, told, rounds] = simulated(|rng| 1.0 + rng.normal(), 60);
         assert!(holds >= 0.93 && told < 0.01 && rounds > 50.0, "{holds} {told} {rounds}");

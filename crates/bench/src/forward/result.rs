@@ -4,7 +4,7 @@ use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
 use super::comparison::Comparison;
-use super::price::UNTOLD_MAX;
+use super::price::UNREPORTED_MAX;
 use nilometer_routerd::tally::Paths;
 
 /// A device's figures under one load.
@@ -117,7 +117,7 @@ pub struct Forwarding {
 
 impl Forwarding {
     /// Whether few enough points are unreported for the run to have succeeded.
-    pub fn is_told(&self) -> bool {
-        (self.points.len() - self.points_told) as f64 <= UNTOLD_MAX * self.points.len() as f64
+    pub fn is_complete(&self) -> bool {
+        (self.points.len() - self.points_told) as f64 <= UNREPORTED_MAX * self.points.len() as f64
     }
 }

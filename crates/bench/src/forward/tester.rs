@@ -207,11 +207,12 @@ impl Tester {
     /// Takes what is still under way.
     fn drain(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<()> {
         let ended = Instant::now();
-        let mut heard = ended;
-        while run.delivered < run.sent && heard.elapsed() < SILENCE && ended.elapsed() < PATIENCE {
+        let mut received = ended;
+        while run.delivered < run.sent && received.elapsed() < SILENCE && ended.elapsed() < PATIENCE
+        {
             self.source.flush(&mut self.memory)?;
             if self.take(frames, run, next)? > 0 {
-                heard = Instant::now();
+                received = Instant::now();
             } else {
                 thread::sleep(10 * TICK);
             }

@@ -21,7 +21,7 @@ fn coursed(pairs: &[[Sample; 2]]) -> Course {
 }
 
 #[test]
-fn the_price_is_what_the_bare_link_does_not_cost() {
+fn the_price_is_the_cost_beyond_that_of_the_bare_link() {
     // 1,000 frames cost 0.1 s bare, and 0.3 s through a device.
     let pairs = [
         [sampled(1_000, 900, 0.3), sampled(1_000, 1_000, 0.1)],
@@ -38,7 +38,7 @@ fn the_price_is_what_the_bare_link_does_not_cost() {
 }
 
 #[test]
-fn a_price_that_is_lost_in_the_noise_is_not_told() {
+fn a_point_lost_in_the_noise_is_not_reported() {
     let bare = sampled(1_000, 1_000, 0.2);
     let pairs = [0.4, 0.1, 0.3, 0.0].map(|cpu| [sampled(1_000, 1_000, cpu), bare]);
     let point = point(&coursed(&pairs.repeat(3)));
@@ -51,8 +51,8 @@ fn a_price_that_is_lost_in_the_noise_is_not_told() {
         ..nothing()
     };
     let told = |told| Point { told, ..point_of_nothing() };
-    assert!(forwarding([vec![told(true); 9], vec![told(false)]].concat()).is_told());
-    assert!(!forwarding([vec![told(true); 8], vec![told(false)]].concat()).is_told());
+    assert!(forwarding([vec![told(true); 9], vec![told(false)]].concat()).is_complete());
+    assert!(!forwarding([vec![told(true); 8], vec![told(false)]].concat()).is_complete());
 }
 
 fn point_of_nothing() -> Point {
@@ -92,12 +92,12 @@ fn rounds_that_others_disturbed_do_not_count() {
     let point = point(&course);
     assert_eq!((point.rounds, point.rounds_discarded, point.told), (8, 3, true));
     assert!((point.packets_per_cpu_second.expect("told") - 5_000.0).abs() < 1e-6, "{point:?}");
-    let said = doubts(&[point]);
-    assert!(said.contains(&Doubt::Disturbed { disturbed: 3, rounds: 11 }), "{said:?}");
+    let found = doubts(&[point]);
+    assert!(found.contains(&Doubt::Disturbed { disturbed: 3, rounds: 11 }), "{found:?}");
 }
 
 #[test]
-fn runs_that_tell_the_same_are_told_from_those_that_do_not() {
+fn runs_that_agree_are_distinguished_from_those_that_differ() {
     let run = |price_ns: f64, told| {
         let cost = Cost { mean: price_ns, error: 4.0, degrees: 7.0 };
         let point = |asked_pps| Point {
@@ -124,7 +124,7 @@ fn runs_that_tell_the_same_are_told_from_those_that_do_not() {
 }
 
 #[test]
-fn a_generator_that_was_held_up_says_so() {
+fn a_generator_that_was_held_up_is_reported() {
     let held = Run { sent: 90, missed: 10, ..Run::default() };
     let kept = Run { sent: 99, missed: 1, ..Run::default() };
     assert!(!held.is_paced() && kept.is_paced());
@@ -136,13 +136,13 @@ fn a_generator_that_was_held_up_says_so() {
 }
 
 /// The doubts about points, and not those about the kernel that this runs on.
-fn without_interrupts(said: Vec<Doubt>) -> Vec<String> {
-    let said = said.iter().filter(|doubt| **doubt != Doubt::InterruptsApart);
-    said.map(Doubt::to_string).collect()
+fn without_interrupts(found: Vec<Doubt>) -> Vec<String> {
+    let found = found.iter().filter(|doubt| **doubt != Doubt::InterruptsApart);
+    found.map(Doubt::to_string).collect()
 }
 
 #[test]
-fn a_tester_that_lost_frames_itself_says_so() {
+fn losses_of_the_tester_itself_are_reported() {
     let deaf = |unheard| {
         let mut sample = sampled(1_000, 1_000 - unheard, 0.5);
         sample.run.unheard = unheard;
@@ -152,8 +152,11 @@ fn a_tester_that_lost_frames_itself_says_so() {
         point(&coursed(&pairs))
     };
     assert_eq!(without_interrupts(doubts(&[deaf(1)])), Vec::<String>::new());
-    let said = without_interrupts(doubts(&[deaf(0), deaf(30)]));
-    assert!(said.len() == 1 && said[0].contains("1 of 2") && said[0].contains("3.0 %"), "{said:?}");
+    let found = without_interrupts(doubts(&[deaf(0), deaf(30)]));
+    assert!(
+        found.len() == 1 && found[0].contains("1 of 2") && found[0].contains("3.0 %"),
+        "{found:?}"
+    );
 }
 
 #[test]

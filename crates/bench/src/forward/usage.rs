@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_disturb_who_have_a_quarter_of_the_machine_or_hold_our_threads_up() {
+    fn processes_disturb_that_use_a_quarter_of_the_machine_or_delay_our_threads() {
         let usage = |busy, held_up, stolen| {
             let machine = MachineUse { all_s: 0.4, elapsed_s: 0.2, busy_s: busy, stolen_s: stolen };
             Usage { machine, held_up }.is_disturbed(0.2, OTHERS_MAX)

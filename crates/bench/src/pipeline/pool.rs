@@ -117,7 +117,7 @@ mod tests {
     use nilometer_router::{AnyKey, Header};
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn pool_frames_round_trip() {
         for (protocol, flags) in [(6, 0x12), (17, 0), (1, 0)] {
             let ports = if protocol == 1 { (0, 0) } else { (7, 80) };
             let key = Key {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_go_round() {
+    fn pool_buffers_are_reused_in_turn() {
         let mut pool = Pool::new(3);
         let places: Vec<_> = (0..7)
             .map(|_| {

@@ -1,7 +1,7 @@
 //! Connections joined from the flow records of their packets.
 
 use super::*;
-use nilometer_conversation::{Telling, joined};
+use nilometer_conversation::{RecordDetail, joined};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::record::tcp_flags;
@@ -25,7 +25,7 @@ fn records(packets: &[Packet], config: MeterConfig) -> Vec<FlowRecord> {
 
 fn joined_of(packets: &[Packet]) -> Vec<Connection> {
     let records = records(packets, MeterConfig::default());
-    joined(&records, Telling::of(&records), None)
+    joined(&records, RecordDetail::of(&records), None)
 }
 
 /// What records show of a connection.
@@ -105,14 +105,15 @@ fn a_syn_that_carried_payload_was_answered() {
     let mut records = records(&script.packets, MeterConfig::default());
     records.retain(|record| record.opened == Some(true));
     records[0].tcp_flags = tcp_flags::SYN;
-    let opening = |records: &[FlowRecord]| joined(records, Telling::of(records), None)[0].opening;
+    let opening =
+        |records: &[FlowRecord]| joined(records, RecordDetail::of(records), None)[0].opening;
     assert_eq!(opening(&records), Opening::Seen);
     records[0].payload_octets = Some(0);
     assert_eq!(opening(&records), Opening::Unanswered);
 }
 
 #[test]
-fn what_straggles_behind_an_end_is_no_connection() {
+fn stray_packets_after_an_end_are_no_connection() {
     let script = usual();
     let config = MeterConfig { linger_ns: 0, ..MeterConfig::default() };
     let mut late = script.packets.last().expect("packets").clone();
@@ -120,7 +121,7 @@ fn what_straggles_behind_an_end_is_no_connection() {
     let packets = [&script.packets[..], &[late.clone()]].concat();
     let records = records(&packets, config);
     assert!(records.len() > 2, "{records:#?}");
-    let found = joined(&records, Telling::of(&records), None);
+    let found = joined(&records, RecordDetail::of(&records), None);
     assert_eq!(found.len(), 1, "{found:#?}");
     let bytes: u64 = packets.iter().map(|packet| packet.1.len() as u64).sum();
     assert_eq!(found[0].carried.iter().map(|side| side.octets).sum::<u64>(), bytes);
@@ -129,32 +130,32 @@ fn what_straggles_behind_an_end_is_no_connection() {
 
 /// Both sets are reduced to what the less informative one shows.
 #[test]
-fn no_more_is_used_than_both_tell() {
+fn only_fields_common_to_both_records_are_used() {
     let mut records = records(&without_last(usual()).packets, MeterConfig::default());
     for record in &mut records {
         // Twelve bytes of options a packet, and stamps of any ns.
         record.octets += 12 * record.packets;
         (record.start_ns, record.end_ns) = (record.start_ns + 123, record.end_ns + 123);
     }
-    let all = Telling::of(&records);
-    assert_eq!(all, Telling { flags: true, opened: true, payload: true, resolution_ns: 1 });
+    let all = RecordDetail::of(&records);
+    assert_eq!(all, RecordDetail { flags: true, opened: true, payload: true, resolution_ns: 1 });
     let mut coarse = records.clone();
     for record in &mut coarse {
         record.start_ns -= record.start_ns % SECOND;
         record.end_ns -= record.end_ns % SECOND;
         (record.payload_octets, record.opened) = (None, None);
     }
-    let less = Telling::of(&coarse);
-    let expected = Telling { opened: false, payload: false, resolution_ns: SECOND, ..all };
+    let less = RecordDetail::of(&coarse);
+    let expected = RecordDetail { opened: false, payload: false, resolution_ns: SECOND, ..all };
     assert_eq!((less, all.and(less), less.and(all)), (expected, expected, expected));
     assert_eq!(joined(&records, less, None), joined(&coarse, less, None));
-    let told = |telling| {
-        let found = joined(&records, telling, None);
+    let described = |detail| {
+        let found = joined(&records, detail, None);
         let client = found[0].of(Side::Client);
         (found[0].start_ns, client.payload_bytes, client.packets)
     };
-    assert_eq!(told(all), (SECOND + 123, 700, 7));
-    assert_eq!(told(less), (SECOND, 700 + 7 * 12, 7), "bytes less headers");
+    assert_eq!(described(all), (SECOND + 123, 700, 7));
+    assert_eq!(described(less), (SECOND, 700 + 7 * 12, 7), "bytes less headers");
 }
 
 /// Without flags only silence separates connections, and ports decide which end is the client.
@@ -171,23 +172,23 @@ fn without_flags_a_minute_of_silence_ends_a_connection() {
     for record in &mut records {
         (record.tcp_flags, record.opened) = (0, None);
     }
-    let telling = Telling::of(&records);
-    assert!(!telling.flags);
-    let found = joined(&records, telling, None);
+    let detail = RecordDetail::of(&records);
+    assert!(!detail.flags);
+    let found = joined(&records, detail, None);
     let payload: Vec<u64> = found.iter().map(|one| one.of(Side::Server).payload_bytes).collect();
     assert_eq!(payload, [8_000, 4_000]);
     assert!(found.iter().all(|one| one.server.port() == 80 && one.steps.is_empty()));
 }
 
 #[test]
-fn one_side_of_records_is_what_an_exporter_of_one_direction_sees() {
+fn one_side_of_records_agrees_with_an_exporter_of_one_direction() {
     let records = records(&without_last(usual()).packets, MeterConfig::default());
-    let telling = Telling::of(&records);
+    let detail = RecordDetail::of(&records);
     for side in Side::BOTH {
         let is_of = |record: &&FlowRecord| record.is_from_client() == (side == Side::Client);
         let own: Vec<FlowRecord> = records.iter().filter(is_of).cloned().collect();
-        let found = joined(&records, telling, Some(side));
-        assert_eq!(found, joined(&own, telling, None));
+        let found = joined(&records, detail, Some(side));
+        assert_eq!(found, joined(&own, detail, None));
         assert_eq!(found[0].of(side.other()).packets, 0);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Following one side of a full capture gives the same result as a capture of that side.
 #[test]
-fn one_side_of_both_directions_is_what_a_capture_of_one_direction_shows() {
+fn one_side_of_a_capture_agrees_with_a_capture_of_one_direction() {
     let whole = usual();
     for side in [C, S] {
         let mut script = usual();

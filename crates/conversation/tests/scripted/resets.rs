@@ -4,7 +4,7 @@ use super::*;
 
 /// An end that continues has not reset the connection: a middlebox did.
 #[test]
-fn a_reset_in_the_name_of_an_end_that_goes_on_is_none() {
+fn a_reset_spoofed_for_an_end_that_continues_is_ignored() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(5).rst(S).after(2).says(S, 200).after(3).says(C, 30);
@@ -20,7 +20,7 @@ fn a_reset_in_the_name_of_an_end_that_goes_on_is_none() {
 
 /// Data that comes seconds later was not in flight: it reaches no socket, and is not awaited.
 #[test]
-fn what_is_sent_long_after_a_reset_is_not_awaited() {
+fn data_sent_long_after_a_reset_are_not_awaited() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(5).says(S, 50).after(5).rst(C);
@@ -40,7 +40,7 @@ fn what_is_sent_long_after_a_reset_is_not_awaited() {
 /// A server that has closed both directions resets whatever arrives later: its socket was gone when it closed,
 /// and not when the first of its resets passed.
 #[test]
-fn who_answers_by_resets_was_gone_when_it_closed() {
+fn an_end_that_answers_with_resets_was_gone_when_it_closed() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(C, 100).after(5).says(S, 50).after(1).fin(S);
@@ -89,7 +89,7 @@ fn who_answers_by_resets_was_gone_when_it_closed() {
 
 /// An end that aborts, and answers later segments by resets, has received what its first reset acknowledges.
 #[test]
-fn who_resets_while_more_is_under_way_has_not_heard_it() {
+fn an_aborting_end_has_not_received_data_still_in_flight() {
     let mut script = Script::new(5);
     script.opens();
     script.after(10).says(S, 1_000).after(4).rst(C);

@@ -69,18 +69,18 @@ impl Script {
     }
 
     pub fn says(&mut self, by: usize, bytes: u32) -> &mut Script {
-        let heard = self.next[1 - by];
-        self.sends(by, bytes, heard, ACK)
+        let received = self.next[1 - by];
+        self.sends(by, bytes, received, ACK)
     }
 
-    /// Data of an end that has received `heard` bytes of the other's.
-    pub fn data_acknowledging(&mut self, by: usize, bytes: u32, heard: u32) -> &mut Script {
-        self.sends(by, bytes, heard + 1, ACK)
+    /// Data of an end that has received `received` bytes of the other's.
+    pub fn data_acknowledging(&mut self, by: usize, bytes: u32, received: u32) -> &mut Script {
+        self.sends(by, bytes, received + 1, ACK)
     }
 
     pub fn data_fin(&mut self, by: usize, bytes: u32) -> &mut Script {
-        let heard = self.next[1 - by];
-        self.sends(by, bytes, heard, ACK | FIN);
+        let received = self.next[1 - by];
+        self.sends(by, bytes, received, ACK | FIN);
         self.next[by] = self.next[by].wrapping_add(1);
         self
     }
@@ -89,9 +89,9 @@ impl Script {
         self.data_fin(by, 0)
     }
 
-    /// The FIN of an end that has received `heard` bytes of the other's.
-    pub fn fin_acknowledging(&mut self, by: usize, heard: u32) -> &mut Script {
-        self.sends(by, 0, heard + 1, ACK | FIN);
+    /// The FIN of an end that has received `received` bytes of the other's.
+    pub fn fin_acknowledging(&mut self, by: usize, received: u32) -> &mut Script {
+        self.sends(by, 0, received + 1, ACK | FIN);
         self.next[by] = self.next[by].wrapping_add(1);
         self
     }
@@ -120,9 +120,9 @@ impl Script {
         self.pass(packet)
     }
 
-    /// A segment at an offset that acknowledges `heard` bytes.
-    pub fn segment(&self, by: usize, offset: u32, bytes: u32, heard: u32) -> Vec<u8> {
-        self.packet(by, offset.wrapping_add(1), bytes, heard.wrapping_add(1), ACK)
+    /// A segment at an offset that acknowledges `received` bytes.
+    pub fn segment(&self, by: usize, offset: u32, bytes: u32, received: u32) -> Vec<u8> {
+        self.packet(by, offset.wrapping_add(1), bytes, received.wrapping_add(1), ACK)
     }
 
     /// Places of the packets of an end that carry data.
@@ -148,8 +148,8 @@ impl Script {
         (u16::from_be_bytes([bytes[20], bytes[21]]) == self.client_port) == (by == C)
     }
 
-    fn sends(&mut self, by: usize, bytes: u32, heard: u32, flags: u8) -> &mut Script {
-        let packet = self.packet(by, self.next[by], bytes, heard, flags);
+    fn sends(&mut self, by: usize, bytes: u32, received: u32, flags: u8) -> &mut Script {
+        let packet = self.packet(by, self.next[by], bytes, received, flags);
         self.next[by] = self.next[by].wrapping_add(bytes);
         self.pass(packet)
     }
@@ -159,7 +159,7 @@ impl Script {
         self
     }
 
-    fn packet(&self, by: usize, number: u32, bytes: u32, heard: u32, flags: u8) -> Vec<u8> {
+    fn packet(&self, by: usize, number: u32, bytes: u32, received: u32, flags: u8) -> Vec<u8> {
         let ends: [SocketAddr; 2] =
             [([198, 18, 0, 1], self.client_port).into(), ([198, 19, 0, 1], 80).into()];
         Tcp {
@@ -167,7 +167,7 @@ impl Script {
             acknowledgement: if flags & ACK == 0 {
                 0
             } else {
-                self.first[1 - by].wrapping_add(heard)
+                self.first[1 - by].wrapping_add(received)
             },
             flags,
             payload: &vec![0; bytes as usize],

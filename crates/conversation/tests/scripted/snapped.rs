@@ -48,7 +48,7 @@ fn a_cut_option_is_not_an_absent_one() {
             let packets = packets(has_time_stamps, blocks);
             let whole = follow(&packets, usize::MAX);
             assert_eq!(whole[0].has_time_stamps, has_time_stamps);
-            assert_eq!(told(&whole[0]), USUAL.trim().replace("\n        ", "\n"));
+            assert_eq!(described(&whole[0]), USUAL.trim().replace("\n        ", "\n"));
             for snap_bytes in 40..80 {
                 let cut = follow(&packets, snap_bytes);
                 assert_eq!(cut, whole, "{snap_bytes} bytes of each, {blocks} blocks");
@@ -59,7 +59,7 @@ fn a_cut_option_is_not_an_absent_one() {
 
 /// A SYN carries other options, and is judged by their usual length.
 #[test]
-fn a_syn_that_nobody_answers_tells_by_its_length() {
+fn an_unanswered_syn_shows_time_stamps_by_its_length() {
     for (has_time_stamps, options) in [true, false].into_iter().zip(OF_SYN) {
         let mut script = Script::new(1_000);
         script.syn();

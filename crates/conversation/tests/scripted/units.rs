@@ -1,7 +1,7 @@
 //! Where one unit ends and the next of the same end begins.
 
 use super::script::{C, S, Script};
-use super::{MS, one, told};
+use super::{MS, described, one};
 
 /// One exchange, whose answer is sent in these segments, each a millisecond after the last.
 fn answered_by(segments: &[u32]) -> Script {
@@ -26,7 +26,7 @@ fn answers(segments: &[u32]) -> Vec<String> {
     let exchange = connection.exchanges().next().unwrap();
     assert_eq!(exchange.answered_bytes, segments.iter().map(|&bytes| u64::from(bytes)).sum());
     assert_eq!(connection.exchanges().count(), 1);
-    told(&connection)
+    described(&connection)
         .lines()
         .filter_map(|line| line.strip_prefix("s 400 ").map(str::to_owned))
         .collect()
@@ -57,7 +57,7 @@ fn large_segments_are_one_unit_whatever_their_sizes() {
 
 /// A small segment that is partly a retransmission is compared by its whole size.
 #[test]
-fn what_is_sent_again_with_more_is_compared_as_it_was_sent() {
+fn a_partial_retransmission_is_compared_by_its_whole_size() {
     let mut script = Script::new(7);
     script.opens();
     script.after(10).says(C, 400).after(30).says(S, 100);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_of_what_comes_and_not_of_what_is_said() {
+    fn the_limit_applies_to_bytes_read_and_not_to_a_stated_length() {
         let read = |text: &[u8], most| text_of(text, "it", most).map_err(|why| why.to_string());
         assert_eq!(read(b"", 0), Ok(String::new()));
         assert_eq!(read(b"four", 4), Ok("four".to_owned()));

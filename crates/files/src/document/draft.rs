@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_become() {
+    fn impossible_output_places_are_refused() {
         let room = room("draft-refused");
         symlink("nowhere", room.join("dangling")).unwrap();
         let places =
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_puts_under_the_name_meanwhile_is_his() {
+    fn a_file_created_meanwhile_under_the_name_is_kept() {
         let room = room("draft-meanwhile");
         let path = room.join("out");
         let draft = begin(&path, true).unwrap();
@@ -441,7 +441,7 @@ mod tests {
 
     /// As on a file system without `O_TMPFILE`: names are hidden, random and never followed.
     #[test]
-    fn hidden_names_cannot_be_foreseen() {
+    fn hidden_names_are_unpredictable() {
         let room = room("draft-hidden");
         let directory = File::open(&room).unwrap();
         let made: Vec<_> = (0..50).map(|_| open_hidden(&directory, None).unwrap().1).collect();
@@ -450,7 +450,7 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), 50);
         fs::write(room.join("victim"), "precious").unwrap();
-        let (mut tried, mut asked) = (0, Vec::new());
+        let (mut tried, mut requested) = (0, Vec::new());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let made = with_hidden_name(None, |name| {
             // An attacker who guesses the first name puts a link there.
@@ -458,12 +458,12 @@ mod tests {
                 symlink("victim", room.join(name)).unwrap();
             }
             tried += 1;
-            asked.push(name.to_owned());
+            requested.push(name.to_owned());
             openat(&directory, name, flags, Mode::from_raw_mode(MODE)).map(File::from)
         });
         made.unwrap().0.write_all(b"ours").unwrap();
         assert_eq!((tried, fs::read(room.join("victim")).unwrap()), (2, b"precious".to_vec()));
-        assert_ne!(asked[0], asked[1]);
+        assert_ne!(requested[0], requested[1]);
         fs::remove_dir_all(&room).unwrap();
     }
 }

@@ -172,7 +172,7 @@ mod tests {
 
     /// A command that reads for an hour replaces the file that was there when it began, and no other.
     #[test]
-    fn what_appears_after_the_guard_is_left_alone() {
+    fn files_that_appear_after_the_guard_are_left_alone() {
         let name = format!("nilometer-guard-late-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("a folder");

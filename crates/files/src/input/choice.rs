@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_has_a_limit() {
+    fn packets_held_before_a_decision_have_a_limit() {
         for (evidence, read_as) in
             [(Evidence::Export, ReadAs::Exports), (Evidence::Nothing, ReadAs::Packets)]
         {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_is_not_a_file_of_datagrams() {
+    fn rejects_files_without_datagrams() {
         assert!(!is_datagrams(&datagram(31)), "30 records is the most");
         assert!(!is_datagrams(&datagram(0)), "the first datagram carries records");
         assert!(!is_datagrams(&datagram(2)[..119]), "the first datagram is cut");

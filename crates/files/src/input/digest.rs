@@ -63,9 +63,9 @@ impl Digest {
     pub(super) fn so_far(&self) -> String {
         let mut digest = match &self.worker {
             Worker::Busy { to, .. } => {
-                let (tell, told) = mpsc::sync_channel(1);
-                to.send(Task::Tell(tell)).expect("the thread ends when this does");
-                told.recv().expect("it answers whatever it is asked")
+                let (sender, receiver) = mpsc::sync_channel(1);
+                to.send(Task::Tell(sender)).expect("the thread ends when this does");
+                receiver.recv().expect("it answers whatever it is asked")
             }
             Worker::Idle | Worker::None => self.here.clone(),
         };
@@ -107,8 +107,8 @@ impl Worker {
                         let _ = give_back.try_send(buffer);
                     }
                     // The receiver may be gone.
-                    Task::Tell(tell) => {
-                        let _ = tell.try_send(digest.clone());
+                    Task::Tell(sender) => {
+                        let _ = sender.try_send(digest.clone());
                     }
                 }
             }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_told_in_between_and_goes_on() {
+    fn an_intermediate_digest_leaves_hashing_to_go_on() {
         let bytes = vec![7; 3 * BUFFER_BYTES];
         let mut digest = Digest::default();
         for (number, chunk) in bytes.chunks(100_000).enumerate() {

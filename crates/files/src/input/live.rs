@@ -105,8 +105,8 @@ pub fn read_live(
     say: &mut dyn FnMut(String),
     sink: Sink<'_>,
 ) -> Result<FlowSummary> {
-    let mut nobody_waits = |_: &Progress<'_>| {};
-    let mut reading = Reading::new(options, &mut nobody_waits, sink);
+    let mut no_progress = |_: &Progress<'_>| {};
+    let mut reading = Reading::new(options, &mut no_progress, sink);
     let turn = Turn { until, stop, begun: Instant::now(), received: 0, bytes: 0 };
     let live = match from {
         LiveSource::Listen(address) => reading.listen(*address, turn, say)?,
@@ -158,7 +158,7 @@ impl Reading<'_> {
         if turn.admits(datagram.len() as u64) {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let exporter = Exporter { address: from.ip().to_canonical(), port: from.port() };
-            self.take_heard(exporter, now.as_nanos() as u64, datagram);
+            self.take_received(exporter, now.as_nanos() as u64, datagram);
         }
         self.out.check()
     }

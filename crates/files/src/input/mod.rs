@@ -1,7 +1,6 @@
 //! Inputs: captures and flow exports opened, recognised and streamed.
 
 pub mod archive;
-pub mod beside;
 pub mod capture;
 pub mod captured;
 pub mod choice;
@@ -23,6 +22,7 @@ pub mod sight;
 mod sites;
 pub mod source;
 pub mod summary;
+pub mod supplement;
 pub mod text;
 pub mod udp;
 pub mod unpack;

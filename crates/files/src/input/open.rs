@@ -82,7 +82,7 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
 
 fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
     let name = gauge.name();
-    let said = match gauge.packing() {
+    let message = match gauge.packing() {
         Some(packing) if first.is_empty() => format!(
             "{name}: nothing can be unpacked from this {} file: {}",
             packing.name(),
@@ -98,7 +98,7 @@ fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
             )
         }
     };
-    NotRead(said).into()
+    NotRead(message).into()
 }
 
 /// Kinds of file that users often try, but that are not read here.

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked_piece_by_piece() {
+    fn compressed_data_are_decompressed_in_pieces() {
         let plain: Vec<u8> = (0..300_000u32).flat_map(|n| (n / 9).to_le_bytes()).collect();
         for (how, one) in packed(&plain) {
             assert_eq!(Packing::of(&one[..Packing::MAGIC_BYTES]), Some(how));
@@ -259,17 +259,17 @@ mod tests {
         let all = [&one[..], &skipped, &one].concat();
         assert_eq!(unpack(Packing::Zstandard, all), (b"some bytessome bytes".to_vec(), None));
         let cut = [&one[..], &skipped[..9]].concat();
-        let (plain, said) = unpack(Packing::Zstandard, cut);
-        assert_eq!((&plain[..], said.as_deref()), (&b"some bytes"[..], Some("it ends early")));
+        let (plain, message) = unpack(Packing::Zstandard, cut);
+        assert_eq!((&plain[..], message.as_deref()), (&b"some bytes"[..], Some("it ends early")));
     }
 
     #[test]
-    fn what_is_cut_gives_what_came_before_and_says_so() {
+    fn truncated_data_are_read_up_to_the_cut_and_reported() {
         let plain: Vec<u8> = (0..400_000u32).flat_map(|n| (n * n / 7).to_le_bytes()).collect();
         for (how, one) in packed(&plain) {
-            let (before, said) = unpack(how, one[..one.len() / 2].to_vec());
+            let (before, message) = unpack(how, one[..one.len() / 2].to_vec());
             assert!(plain.starts_with(&before) && before.len() < plain.len(), "{how:?}");
-            assert_eq!(said.as_deref(), Some("it ends early"), "{how:?}");
+            assert_eq!(message.as_deref(), Some("it ends early"), "{how:?}");
         }
     }
 
@@ -287,9 +287,9 @@ mod tests {
             assert_eq!(unpack(Packing::Lz4, whole.clone()), (plain.clone(), None));
             let twice = whole.repeat(2);
             for bytes in (1..twice.len()).filter(|bytes| *bytes != whole.len()) {
-                let (before, said) = unpack(Packing::Lz4, twice[..bytes].to_vec());
+                let (before, message) = unpack(Packing::Lz4, twice[..bytes].to_vec());
                 assert!(plain.repeat(2).starts_with(&before));
-                assert_eq!(said.as_deref(), Some("it ends early"), "{bytes} of {}", twice.len());
+                assert_eq!(message.as_deref(), Some("it ends early"), "{bytes} of {}", twice.len());
             }
         }
     }
@@ -302,9 +302,9 @@ mod tests {
             for at in (8..one.len()).step_by(one.len() / 61 + 1) {
                 let mut torn = one.clone();
                 torn[at] ^= 0x55;
-                let (read, said) = unpack(how, torn);
-                assert!(said.is_some() || read == plain, "{how:?}: damage at {at} was not seen");
-                found += usize::from(said.is_some_and(|said| !said.contains('\n')));
+                let (read, message) = unpack(how, torn);
+                assert!(message.is_some() || read == plain, "{how:?}: damage at {at} was not seen");
+                found += usize::from(message.is_some_and(|message| !message.contains('\n')));
             }
             assert!(found > 40, "{how:?}: {found}");
         }

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_seen_and_what_came_before_is_kept() {
+    fn every_truncation_is_detected_and_earlier_packets_are_kept() {
         let mut records = record(false, [1, 0, 4, 4], b"1234");
         records.extend(record(false, [2, 0, 4, 4], b"5678"));
         let whole = file(false, MICROSECONDS, [2, 4], &records);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_was_refused_is_taken_and_no_other() {
+    fn only_the_refused_packet_is_consumed() {
         let records: Vec<u8> = (1..=3).flat_map(|n| record(false, [n, 0, 1, 1], b"x")).collect();
         let file = file(false, MICROSECONDS, [2, 4], &records);
         let mut pcap = Pcap::new(Window::new(&file[..])).expect("a pcap header");

@@ -130,7 +130,7 @@ fn simple_and_obsolete_packets_are_read() {
 }
 
 #[test]
-fn every_cut_is_seen_and_what_came_before_is_kept() {
+fn every_truncation_is_detected_and_earlier_packets_are_kept() {
     let mut writer = Writer::new(false);
     writer.interface(1, 0, &[]);
     let mut ends = vec![writer.file.len()];

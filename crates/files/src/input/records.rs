@@ -21,7 +21,6 @@ use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, parse};
 
-use super::beside::{Beside, ROUND_TRIPS_MAX};
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
 use super::expand::files;
@@ -31,16 +30,17 @@ use super::series::PacketSeries;
 use super::sites::Sites;
 use super::source::{Gauge, NotRead, Stream};
 use super::summary::{FlowSummary, TimeRange, describe_link};
+use super::supplement::{ROUND_TRIPS_MAX, Supplement};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
 
 mod archives;
-mod beside_packets;
 mod delivery;
 mod exports;
 mod lines;
 mod metering;
 mod options;
+mod packet_supplement;
 mod passed_over;
 
 use delivery::Delivery;
@@ -160,7 +160,7 @@ pub(super) struct Reading<'a> {
     echoes: Option<Echoes>,
     watch: Option<Watch<'a>>,
     /// Information from parts.
-    parts: Beside,
+    parts: Supplement,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: TimeRange,
@@ -194,7 +194,7 @@ impl<'a> Reading<'a> {
             handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
             echoes: options.for_model.then(|| Echoes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
             watch: None,
-            parts: Beside::default(),
+            parts: Supplement::default(),
             out: Delivery::new(sink, options.repairs, options.for_model),
             summary: FlowSummary::default(),
             seen: TimeRange::default(),
@@ -317,7 +317,7 @@ impl<'a> Reading<'a> {
         let mut preamble = Preamble::default();
         let unreadable = || format!("{}: cannot be read", gauge.name());
         while let Some(packet) = capture.next_packet().with_context(unreadable)? {
-            self.tell_progress(gauge);
+            self.report_progress(gauge);
             match read_as {
                 Some(read_as) => self.take(read_as, &packet)?,
                 None => {
@@ -330,7 +330,7 @@ impl<'a> Reading<'a> {
             }
             if let Some(read_as) = read_as {
                 capture.take_read(|packet| {
-                    self.tell_progress(gauge);
+                    self.report_progress(gauge);
                     self.take_inlined(read_as, packet)
                 })?;
             }
@@ -425,7 +425,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn tell_progress(&mut self, gauge: &Gauge) {
+    pub(super) fn report_progress(&mut self, gauge: &Gauge) {
         self.until_progress -= 1;
         if self.until_progress == 0 {
             self.until_progress = PROGRESS_EVERY;
@@ -444,11 +444,11 @@ fn beside(
     series: Option<PacketSeries>,
     round_trips: Option<(Handshakes, Echoes)>,
     screened: Option<&RepairCounts>,
-    parts: Beside,
-) -> Option<Beside> {
+    parts: Supplement,
+) -> Option<Supplement> {
     let (handshakes, echoes) = round_trips?;
     let (openings, echoes) = (handshakes.finish().into(), echoes.finish().into());
-    let mut beside = Beside { series: series?, openings, echoes, ..Beside::default() };
+    let mut beside = Supplement { series: series?, openings, echoes, ..Supplement::default() };
     beside.note_screened(screened?);
     beside.merge(parts);
     Some(beside)

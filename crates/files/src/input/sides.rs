@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use anyhow::{Context, Result, bail};
-use nilometer_conversation::{Limits, Side, Telling, joined};
+use nilometer_conversation::{Limits, RecordDetail, Side, joined};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::record::TCP;
 use nilometer_likeness::observed::{Bin, CONNECTIONS_MAX};
@@ -83,9 +83,9 @@ pub fn observe_both(
     if held.iter().any(|side| side.records().is_some()) {
         held.iter_mut().try_for_each(|side| side.meter(progress))?;
     }
-    let tellings = held.iter().filter_map(|side| Some(Telling::of(&side.records()?.tcp)));
-    let telling = tellings.reduce(Telling::and);
-    let mut observed = held.each_mut().map(|side| side.observe(telling, None));
+    let details = held.iter().filter_map(|side| Some(RecordDetail::of(&side.records()?.tcp)));
+    let detail = details.reduce(RecordDetail::and);
+    let mut observed = held.each_mut().map(|side| side.observe(detail, None));
     let shown = [0, 1].map(|at: usize| match held[at].what {
         What::Vectors(_) => None,
         _ => observed[at].one_side(),
@@ -97,9 +97,9 @@ pub fn observe_both(
         [one, other] => one.or(other),
     };
     if let Some(only) = only {
-        warnings.push(alone(only, telling.is_some()));
+        warnings.push(alone(only, detail.is_some()));
         for at in (0..2).filter(|at| shown[*at].is_none()) {
-            observed[at] = held[at].observe_again(telling, only, progress)?;
+            observed[at] = held[at].observe_again(detail, only, progress)?;
         }
     }
     observed.iter().try_for_each(hold)?;
@@ -251,18 +251,18 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Returns the observation, or one joined from records, reduced to what `telling` names if it is given.
-    fn observe(&mut self, telling: Option<Telling>, only: Option<Side>) -> Observed {
-        match (&mut self.what, telling) {
-            (What::Records(records), Some(telling)) => {
+    /// Returns the observation, or one joined from records, reduced to what `detail` names if it is given.
+    fn observe(&mut self, detail: Option<RecordDetail>, only: Option<Side>) -> Observed {
+        match (&mut self.what, detail) {
+            (What::Records(records), Some(detail)) => {
                 let source =
-                    Source::Records { has_flags: telling.flags, has_payload: telling.payload };
-                Observed::of(joined(&records.tcp, telling, only), source)
+                    Source::Records { has_flags: detail.flags, has_payload: detail.payload };
+                Observed::of(joined(&records.tcp, detail, only), source)
             }
-            (What::Vectors(observed), Some(telling)) => {
+            (What::Vectors(observed), Some(detail)) => {
                 for one in &mut observed.connections {
-                    one.start_ns -= one.start_ns % telling.resolution_ns;
-                    one.end_ns -= one.end_ns % telling.resolution_ns;
+                    one.start_ns -= one.start_ns % detail.resolution_ns;
+                    one.end_ns -= one.end_ns % detail.resolution_ns;
                 }
                 mem::take(observed)
             }
@@ -274,7 +274,7 @@ impl Held<'_> {
     /// Observes it again with the packets of one side only.
     fn observe_again(
         &mut self,
-        telling: Option<Telling>,
+        detail: Option<RecordDetail>,
         only: Side,
         progress: Watched<'_>,
     ) -> Result<Observed> {
@@ -283,7 +283,7 @@ impl Held<'_> {
                 can_be_read_again(self.path)?;
                 Ok(observe_side(only, slice::from_ref(self.path), progress)?.0)
             }
-            What::Records(_) => Ok(self.observe(telling, Some(only))),
+            What::Records(_) => Ok(self.observe(detail, Some(only))),
             What::Vectors(_) => bail!(
                 "{}: is a model, which does not separate directions, and the other is of one direction only",
                 self.path.display()

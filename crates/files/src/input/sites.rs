@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_capture_and_public_addresses_are_no_matter() {
+    fn pieces_of_one_capture_and_public_addresses_cause_no_warning() {
         let same: [&[&str]; 2] = [&["10.0.0.1"], &["10.0.0.1"]];
         assert_eq!(warned([(0, 100), (101, 150)], same), None);
         assert_eq!(warned([(101, 150), (0, 100)], same), None, "in whatever order");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::beside::Beside;
 use super::capture::Ending;
 use super::source::{Gauge, InputDigest};
+use super::supplement::Supplement;
 
 /// The counts over all inputs.
 ///
@@ -72,7 +72,7 @@ pub struct FlowSummary {
     pub live: Option<LiveSummary>,
     /// Information for a model besides the records, if that was requested.
     #[serde(skip)]
-    pub beside: Option<Beside>,
+    pub beside: Option<Supplement>,
     /// Name and length of every input, and its SHA-256 if that was requested.
     pub inputs: Vec<InputDigest>,
     /// The time span of each input that holds traffic, in the order read.
@@ -222,8 +222,8 @@ impl FlowSummary {
     }
 
     /// Takes the information besides the records.
-    pub fn note_beside(&mut self, beside: Option<Beside>) {
-        if let Some(Beside { openings, .. }) = &beside
+    pub fn note_beside(&mut self, beside: Option<Supplement>) {
+        if let Some(Supplement { openings, .. }) = &beside
             && openings.beyond > 0
         {
             let (kept, beyond) = (openings.trips.len(), openings.beyond);

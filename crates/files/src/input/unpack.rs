@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked_and_damage_is_named() {
+    fn blocks_are_decompressed_and_damage_is_reported() {
         let records: Vec<u8> = (0..100_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
         let mut unpacker = Unpacker::default();
         for (how, body) in packed(&records) {
@@ -84,8 +84,8 @@ mod tests {
                 match unpacker.unpack(how, &torn) {
                     Ok(unpacked) => assert!(unpacked.len() <= BLOCK_BYTES_MAX),
                     Err(error) => {
-                        let said = error.to_string();
-                        damaged += usize::from(!said.is_empty() && !said.contains('\n'));
+                        let message = error.to_string();
+                        damaged += usize::from(!message.is_empty() && !message.contains('\n'));
                     }
                 }
             }

@@ -390,7 +390,7 @@ fn unwritten(name: &str, cause: &OnceLock<String>, error: &dyn std::error::Error
 /// The decoder's message, without its prefix about the kind of error.
 fn cause_of(error: &ParquetError) -> String {
     match error {
-        ParquetError::General(said) => said.split_whitespace().collect::<Vec<_>>().join(" "),
+        ParquetError::General(message) => message.split_whitespace().collect::<Vec<_>>().join(" "),
         ParquetError::External(cause) => one_line(cause.as_ref()),
         error => one_line(error),
     }

@@ -17,8 +17,8 @@ use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Typ
 use super::columns::{Format, TableReader};
 use super::rows::{ColumnSet, RowWriter, columns};
 use crate::document::draft::Draft;
-use crate::input::beside::PartMark;
 use crate::input::source::InputDigest;
+use crate::input::supplement::PartMark;
 
 /// The format of flow records.
 pub const FLOWS: Format = Format {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn writing_and_reading_round_trip() {
         // Two whole row groups and a third begun.
         for count in [0, 1, 2 * ROW_GROUP_ROWS as u64 + 5] {
             let (path, written) = (path("round-trip"), records(count));
@@ -316,18 +316,18 @@ mod tests {
             rising: &[],
         };
         let lying = Format { name: FLOWS.name, ..other };
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for format in [other, lying] {
             TableWriter::on(draft(&path), &format).unwrap().finish(&[]).unwrap();
-            said.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
+            messages.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
         }
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        said.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
+        messages.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
         std::fs::remove_file(path).unwrap();
-        for (said, word) in said.iter().zip(["other/1", "columns", "damaged"]) {
-            assert!(said.contains(word) && !said.contains('\n'), "{said}");
-            assert!(!said.contains("Parquet error"), "said twice: {said}");
+        for (messages, word) in messages.iter().zip(["other/1", "columns", "damaged"]) {
+            assert!(messages.contains(word) && !messages.contains('\n'), "{messages}");
+            assert!(!messages.contains("Parquet error"), "said twice: {messages}");
         }
     }
 

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_and_the_next_one_is_told_again() {
+    fn a_decoder_panic_is_an_error_and_later_panics_are_printed() {
         let gave_up = decode(|| -> Result<()> { panic!("as decoders do") }).expect_err("a panic");
         assert!(gave_up.to_string().contains("the decoder gave up on it"), "{gave_up}");
         assert_eq!(decode(|| Ok(3)).expect("fine"), 3);

@@ -162,7 +162,7 @@ mod tests {
     use crate::table::columns::ROW_GROUP_ROWS;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn writing_and_reading_round_trip() {
         let name = format!("nilometer-packets-{}.parquet", std::process::id());
         let path = std::env::temp_dir().join(name);
         let row = |n: usize| PacketRow {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_of_a_name_says_the_kind() {
+    fn the_file_extension_gives_the_format() {
         let kinds = [
             ("a.csv", FlowFormat::Csv),
             ("a.NDJSON", FlowFormat::Ndjson),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_by_a_hash_settles_what_sorting_by_tuples_does() {
+    fn sorting_by_hash_settles_as_sorting_by_tuple() {
         let mut all = RepairCounts::default();
         for seed in 0..50 {
             let made = records(seed, 1_000);

@@ -169,8 +169,8 @@ impl RepairCounts {
     /// doubles.
     pub fn assert_conserved(&self) {
         let (offered, given, doubled) = (self.offered, self.given, self.doubled);
-        let told = given.records + self.joined() + doubled.records;
-        assert_eq!(offered.records, told, "a record is given, joined or a double");
+        let accounted = given.records + self.joined() + doubled.records;
+        assert_eq!(offered.records, accounted, "a record is given, joined or a double");
         assert_eq!(doubled.records, self.of(Reason::DirectionDoubled));
         assert_eq!(offered.packets, given.packets + doubled.packets, "packets are conserved");
         let octets = offered.octets + self.octets_unwrapped;

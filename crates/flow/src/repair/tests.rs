@@ -55,7 +55,7 @@ fn repaired(records: Vec<FlowRecord>) -> (Vec<FlowRecord>, Vec<(Reason, u64)>) {
 }
 
 #[test]
-fn the_surgery_is_performed() {
+fn a_split_flow_of_harpoon_is_joined() {
     // The two-record flow that the published Harpoon left in two ("surgery performed: 0").
     let (records, done) = repaired(vec![metered(1, 1_005, 2_000, FIN), metered(1, 0, 1_000, SYN)]);
     assert_eq!((records.len(), done), (1, vec![(Reason::Split, 1)]));
@@ -114,7 +114,7 @@ fn the_active_timeout_is_waited_out() {
 }
 
 #[test]
-fn a_flow_whose_start_was_renewed_is_one() {
+fn pieces_with_a_renewed_start_are_joined() {
     // An exporter that forgets a flow at its timeout without stating so: 60 s, then 5 s of silence.
     let pieces = vec![
         record(1, 0, 60_000, SYN),
@@ -127,7 +127,7 @@ fn a_flow_whose_start_was_renewed_is_one() {
 }
 
 #[test]
-fn an_opening_that_is_repeated_is_one() {
+fn repeated_openings_are_joined() {
     let tries = |bytes: u64| {
         let mut tries = [record(1, 0, 1_000, SYN), record(1, 3_000, 7_000, SYN)];
         tries.iter_mut().for_each(|one| one.octets = one.packets * bytes);
@@ -138,7 +138,7 @@ fn an_opening_that_is_repeated_is_one() {
 }
 
 #[test]
-fn a_flow_whose_start_was_kept_is_one() {
+fn pieces_with_the_same_start_are_joined() {
     // Stamps of one start may differ in rounding; the flags of the first piece are repeated.
     let mut second = record(1, 0, 120_000, SYN);
     second.start_ns += MS / 2;
@@ -149,7 +149,7 @@ fn a_flow_whose_start_was_kept_is_one() {
 }
 
 #[test]
-fn what_two_directions_export_is_counted_once() {
+fn flows_exported_for_both_directions_are_counted_once() {
     let mut pieces = Vec::new();
     for (port, start_ms, end_ms, flags) in
         [(2, 0, 5, SYN | FIN), (1, 0, 60_000, SYN), (1, 61_000, 70_000, FIN)]
@@ -218,7 +218,7 @@ fn a_counter_that_wrapped_is_unwrapped() {
 }
 
 #[test]
-fn a_duration_that_cannot_be_is_taken_back() {
+fn an_impossible_duration_is_corrected() {
     let wrap_ms = 1u64 << 32;
     let after = |start_ms: i64, end_ms: i64| {
         let at = |ms: i64| THEN.saturating_add_signed(ms * MS as i64);
@@ -245,7 +245,7 @@ fn a_duration_that_cannot_be_is_taken_back() {
 }
 
 #[test]
-fn what_is_unknown_stays_unknown_and_sums_fit() {
+fn unknown_payload_stays_unknown_and_sums_do_not_overflow() {
     let mut one = metered(1, 0, 100, SYN);
     one.payload_octets = None;
     let (records, done) = repaired(vec![one, metered(1, 50, 200, 0)]);
@@ -282,7 +282,7 @@ fn a_stream_is_bounded_and_loses_nothing() {
 }
 
 #[test]
-fn a_stream_settles_what_is_over_and_waits_for_what_is_not() {
+fn a_stream_settles_finished_flows_and_waits_for_others() {
     let mut stream = Repair::new(HARPOON_GAP_MAX_NS, 1_000);
     let mut given = Vec::new();
     let mut take = |record: FlowRecord| {
@@ -332,7 +332,7 @@ fn a_counter_wrapped_where_bytes_do_not_do_for_headers() {
 
 /// An uptime of 2^32 ms may wrap more than once, and up to an hour to either side is the remainder.
 #[test]
-fn uptimes_that_wrapped_are_told_by_their_remainder() {
+fn wrapped_uptimes_are_recognised_by_the_remainder() {
     const WRAP_NS: u64 = (1 << 32) * MS;
     const HOUR_NS: u64 = 3_600 * SECOND_NS;
     let stamps_of = |duration_ns: u64, packets: u64| {
@@ -360,7 +360,7 @@ fn uptimes_that_wrapped_are_told_by_their_remainder() {
 
 /// Of two stamps of which one must be wrong, the one nearer to the record before is believed.
 #[test]
-fn a_screen_knows_what_came_before() {
+fn a_screen_uses_the_record_before() {
     let day = 86_400_000;
     let doubtful = record(1, 10 * day, 20 * day, 0);
     let at = |days: u64| THEN + days * day * MS;
@@ -408,7 +408,7 @@ fn sound() -> RepairCounts {
 
 #[test]
 #[should_panic(expected = "a record is given, joined or a double")]
-fn a_record_that_is_missing_is_told() {
+fn a_missing_record_fails_the_conservation_check() {
     let mut counts = sound();
     counts.given.records -= 1;
     counts.assert_conserved();
@@ -416,7 +416,7 @@ fn a_record_that_is_missing_is_told() {
 
 #[test]
 #[should_panic(expected = "packets are conserved")]
-fn packets_that_are_missing_are_told() {
+fn missing_packets_fail_the_conservation_check() {
     let mut counts = sound();
     counts.given.packets -= 1;
     counts.assert_conserved();
@@ -424,7 +424,7 @@ fn packets_that_are_missing_are_told() {
 
 #[test]
 #[should_panic(expected = "bytes are conserved")]
-fn bytes_that_are_missing_are_told() {
+fn missing_bytes_fail_the_conservation_check() {
     let mut counts = sound();
     counts.octets_unwrapped += 1;
     counts.assert_conserved();

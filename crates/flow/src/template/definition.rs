@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_their_enterprise_and_as_many_are_kept_as_may_be() {
+    fn fields_have_their_enterprise_and_their_number_is_limited() {
         for dialect in [Dialect::NetFlow9, Dialect::Ipfix] {
             let two = template(256, false, &[(8, 0, 4), (2, 0, VARIABLE)]);
             let three = [257, 3, 1, 1, 2, 2, 3, 3];

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_alone_waits_for_what_came_first() {
+    fn a_single_address_keeps_its_first_sets() {
         let mut held = Held::new(64_000);
         let lost = (0..100).map(|n| held.hold(domain(1, n % 3), 256, set(n as u8, 1_000)).sets);
         assert_eq!(lost.sum::<u64>(), 36);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_most_makes_room_for_others() {
+    fn the_address_that_holds_most_makes_room_for_others() {
         let mut held = Held::new(64_000);
         for number in 0..64 {
             assert_eq!(held.hold(domain(1, number), 256, set(0, 1_000)), Dropped::default());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_with_a_set_each_keep_nobody_out() {
+    fn many_addresses_with_one_set_each_do_not_keep_another_out() {
         let mut held = Held::new(64_000);
         for number in 0..1_000 {
             held.hold(domain(100 + number, 0), 256, set(0, 500));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_and_leaves_it_is_counted() {
+    fn held_bytes_and_drops_are_accounted_for() {
         let (mut held, mut rng) = (Held::new(20_000), Rng::new(7, 0, 0));
         for number in 0..3_000 {
             let mut below = |most: u64| rng.below(most) as u32;

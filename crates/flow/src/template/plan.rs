@@ -141,7 +141,7 @@ impl Plan {
         if !definition.is_options {
             plan.kind = plan.kind_of_data();
         }
-        if !plan.tells_flags() {
+        if !plan.has_flags() {
             plan.list = definition.fields.iter().position(is_list);
         }
         Some(plan)
@@ -162,7 +162,7 @@ impl Plan {
     }
 
     /// Does a record have flags, of either direction?
-    pub(super) fn tells_flags(&self) -> bool {
+    pub(super) fn has_flags(&self) -> bool {
         FLAGS.into_iter().any(|(slot, reverse)| self.has(slot, reverse))
     }
 

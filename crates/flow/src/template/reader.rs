@@ -91,9 +91,7 @@ fn read_list(
     let mut unknown = 0;
     for (id, records) in plan.listed(fields) {
         match templates.get(&id) {
-            Some(known) if known.plan.tells_flags() => {
-                known.plan.read_flags(records, places, values)
-            }
+            Some(known) if known.plan.has_flags() => known.plan.read_flags(records, places, values),
             Some(_) => {}
             None => unknown += 1,
         }

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_useful_once_stays_whatever_templates_strangers_send() {
+    fn entries_used_once_survive_any_flood_of_templates_from_other_addresses() {
         for addresses in [1, 2, 5, 200, 4_096, 20_000, 100_000] {
             let (mut table, _) = with_exporter(1);
             assert_eq!(flood(&mut table, addresses, 400_000 / addresses, 0), Ok(()));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_yet_useful_stays_for_a_quarter_of_the_table() {
+    fn entries_not_yet_used_stay_for_a_quarter_of_the_table() {
         for addresses in [1, 5, 200] {
             let (mut table, _) = with_exporter(0);
             assert_eq!(flood(&mut table, addresses, 100_000 / addresses, 0), Ok(()), "over shares");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_with_records_must_send_as_many_for_each_template_as_the_exporter() {
+    fn only_strangers_with_as_many_records_per_template_displace_an_exporter() {
         let (mut table, _) = with_exporter(64);
         assert_eq!(flood(&mut table, 100_000, 1, 20), Ok(()));
         assert!(flood(&mut table, 20_000, 1, 64).is_err(), "a class of their own is not held back");

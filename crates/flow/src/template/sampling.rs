@@ -21,7 +21,7 @@ pub(super) struct Samplers {
     default: u32,
     by_id: BTreeMap<u64, u32>,
     /// Records passed on without an interval, while none was known.
-    untold: u64,
+    unstated: u64,
 }
 
 impl Samplers {
@@ -39,7 +39,7 @@ impl Samplers {
             }
         }
         self.default = interval;
-        core::mem::take(&mut self.untold)
+        core::mem::take(&mut self.unstated)
     }
 
     /// The interval of a data record.
@@ -53,12 +53,12 @@ impl Samplers {
         } else {
             self.default
         };
-        self.untold += u64::from(interval == 0);
+        self.unstated += u64::from(interval == 0);
         interval
     }
 
     /// The interval that the domain stated last; 0 if none.
-    pub(super) fn told(&self) -> u32 {
+    pub(super) fn last_interval(&self) -> u32 {
         self.default
     }
 }

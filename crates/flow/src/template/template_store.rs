@@ -181,7 +181,10 @@ impl Session {
 
     /// The last stated sampling interval of each domain that stated one.
     pub fn sampling_intervals(&self) -> impl Iterator<Item = u32> + '_ {
-        self.domains.values().map(|domain| domain.speaker.samplers.told()).filter(|told| *told > 0)
+        self.domains
+            .values()
+            .map(|domain| domain.speaker.samplers.last_interval())
+            .filter(|last_interval| *last_interval > 0)
     }
 
     /// Ensures that the domain is known.

@@ -21,7 +21,7 @@ fn hear(received: &[(Exporter, Vec<u8>)]) -> (Vec<FlowRecord>, Counts, usize) {
 }
 
 #[test]
-fn formats_are_told_by_their_first_bytes() {
+fn formats_are_detected_by_their_first_bytes() {
     let table: [(&[u8], Option<Format>); 8] = [
         (&[0, 5, 0, 1], Some(Format::NetFlow5)),
         (&[0, 7, 0, 1], Some(Format::NetFlow7)),
@@ -42,7 +42,7 @@ fn formats_are_told_by_their_first_bytes() {
 }
 
 #[test]
-fn every_format_may_come_from_anybody() {
+fn every_format_is_accepted_from_every_address() {
     let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4)];
     let least = set(256, &[10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 0, 0, 5, 0]);
     let nine = v9(1, 0, &[set(0, &template(256, &of)), least.clone()]);
@@ -64,7 +64,7 @@ fn every_format_may_come_from_anybody() {
 }
 
 #[test]
-fn what_comes_twice_makes_up_for_no_loss() {
+fn repeated_datagrams_do_not_hide_a_loss() {
     let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4)];
     let records = set(256, &[10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 0, 0, 5, 0]);
     let sent = |sequence| v9(sequence, 0, &[set(0, &template(256, &of)), records.clone()]);
@@ -100,7 +100,7 @@ fn formats_have_their_names() {
 
 /// The numbering of only as many exporters as the limit is followed; the flows of all are read.
 #[test]
-fn so_many_exporters_are_followed() {
+fn the_number_of_followed_exporters_is_limited() {
     let limits = Limits { domains_max: 2, ..Limits::default() };
     let mut collector = Collector::new(limits);
     let mut flow = hear(&[(somebody(), v9_of_one(1))]).0.remove(0);

@@ -60,19 +60,19 @@ fn files_have_the_records_they_were_made_to_have() {
 }
 
 #[test]
-fn the_two_byte_orders_and_compressions_say_the_same() {
+fn both_byte_orders_and_compressions_decode_alike() {
     let Some(folder) = shared("files of flow-tools") else { return };
     let flows = |name: &str| {
         decode(&fs::read(folder.join("spark-netflow/correct").join(name)).unwrap()).unwrap().1
     };
     let plain = flows("ftv7.2016-02-14.nocompress.bigend.sample");
     // The three files were generated separately, each at its own moment: all but the times is equal.
-    let told = |flows: &[FlowRecord]| -> Vec<_> {
+    let reported = |flows: &[FlowRecord]| -> Vec<_> {
         flows.iter().map(|flow| (flow.key, flow.packets, flow.octets, flow.tcp_flags)).collect()
     };
     for other in ["compress.9.bigend", "compress.9.litend"] {
         let other = flows(&format!("ftv7.2016-02-14.{other}.sample"));
-        assert_eq!(told(&other), told(&plain));
+        assert_eq!(reported(&other), reported(&plain));
     }
 }
 
@@ -82,17 +82,17 @@ fn file(order: ByteOrder, fields: &[(u16, &[u8])], body: &[u8]) -> Vec<u8> {
         ByteOrder::Little => number.to_le_bytes(),
         ByteOrder::Big => number.to_be_bytes(),
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (kind, value) in fields {
-        told.extend([short(*kind), short(value.len() as u16)].concat());
-        told.extend_from_slice(value);
+        reported.extend([short(*kind), short(value.len() as u16)].concat());
+        reported.extend_from_slice(value);
     }
-    let length = 8 + told.len() as u32;
+    let length = 8 + reported.len() as u32;
     let (number, length) = match order {
         ByteOrder::Little => (1, length.to_le_bytes()),
         ByteOrder::Big => (2, length.to_be_bytes()),
     };
-    [&[0xcf, 0x10, number, 3][..], &length, &told, body].concat()
+    [&[0xcf, 0x10, number, 3][..], &length, &reported, body].concat()
 }
 
 /// Words of 32 bits, big-endian: the beginning of every record.
@@ -134,9 +134,9 @@ fn version_8_is_flows_by_one_method_alone() {
     let full = [&full[..], &[0, 80, 0x9c, 0x40, 0, 1, 0, 2, 0, 0, 0, 0, 6, 0, 0, 0]].concat();
     let fields = |method| [(2, vec![0, 8]), (4, vec![method])];
     let decode_8 = |method, body: &[u8]| {
-        let told = fields(method);
-        let told: Vec<_> = told.iter().map(|(kind, value)| (*kind, &value[..])).collect();
-        decode(&file(ByteOrder::Big, &told, body))
+        let reported = fields(method);
+        let reported: Vec<_> = reported.iter().map(|(kind, value)| (*kind, &value[..])).collect();
+        decode(&file(ByteOrder::Big, &reported, body))
     };
     let (_, flows, counts, _) = decode_8(8, &full).unwrap();
     assert_eq!((counts.flows, flows[0].packets, flows[0].octets), (1, 7, 700));
@@ -151,7 +151,7 @@ fn version_8_is_flows_by_one_method_alone() {
 }
 
 #[test]
-fn what_is_no_such_file_is_named() {
+fn foreign_files_are_refused_with_a_reason() {
     let good = file(ByteOrder::Little, &[(2, &[5, 0])], &[]);
     let changed = |at: usize, value| {
         let mut bytes = good.clone();

@@ -47,14 +47,14 @@ pub fn described() -> Vec<Vec<u8>> {
     let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4), iana(22, 4), iana(21, 4)];
     let reverse = [(1, 4, Some(29_305)), (2, 4, Some(29_305)), (82, 0xffff, None), iana(48, 1)];
     let wide = [&of[..], &reverse, &[iana(27, 16), iana(28, 16), iana(4, 1)]].concat();
-    let told = [iana(48, 1), iana(50, 4), iana(160, 8)];
+    let reported = [iana(48, 1), iana(50, 4), iana(160, 8)];
     let body: Vec<u8> = (0..240).map(|n| (n % 7) as u8).collect();
     vec![
         v9(1, 0, &[set(0, &template(256, &of)), set(256, &body[..72]), set(257, &body[..50])]),
-        v9(2, 0, &[set(1, &options_v9(258, &[iana(1, 4)], &told)), set(258, &body[..34])]),
+        v9(2, 0, &[set(1, &options_v9(258, &[iana(1, 4)], &reported)), set(258, &body[..34])]),
         v9(3, 0, &[set(0, &template(257, &wide[..8])), set(257, &body)]),
         ipfix(0, 0, &[set(2, &template(256, &wide)), set(256, &body), set(259, &body)]),
-        ipfix(9, 0, &[set(3, &options(258, &[iana(149, 4)], &told)), set(258, &body[..51])]),
+        ipfix(9, 0, &[set(3, &options(258, &[iana(149, 4)], &reported)), set(258, &body[..51])]),
         ipfix(9, 0, &[set(2, &[0, 2, 0, 0]), set(3, &[1, 2, 0, 0]), set(256, &body)]),
     ]
 }

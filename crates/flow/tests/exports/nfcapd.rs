@@ -177,7 +177,7 @@ fn a_file_that_was_not_closed_has_records_and_no_appendix() {
 }
 
 #[test]
-fn widths_of_layout_1_are_told_by_flags() {
+fn widths_of_layout_1_are_given_by_flags() {
     let v4 = [[2, 0, 0, 10], [1, 0, 0, 10]].concat();
     let narrow = [5u32, 500].map(u32::to_le_bytes).concat();
     let wide = [5u64, 1 << 40].map(u64::to_le_bytes).concat();
@@ -208,7 +208,7 @@ fn widths_of_layout_1_are_told_by_flags() {
 }
 
 #[test]
-fn what_is_no_such_file_is_named() {
+fn foreign_files_are_refused_with_a_reason() {
     let good = file(&[]);
     let read = |bytes: &[u8]| FileHeader::read(bytes).unwrap_err();
     assert_eq!(read(&good[..39]), Error::Cut { needed_bytes: 40, found_bytes: 39 });
@@ -259,7 +259,7 @@ fn mutated_files_balance() {
 
 /// Appendix blocks are never compressed, and in layout 2 a block may state that it is not.
 #[test]
-fn a_block_says_whether_it_is_compressed() {
+fn block_compression_follows_layout_and_flags() {
     for compression in [Compression::None, Compression::Lzo, Compression::Lz4] {
         for (layout, flags, is_appendix, is_plain) in [
             (Layout::One, 0, false, false),

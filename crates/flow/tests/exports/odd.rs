@@ -2,7 +2,7 @@
 
 use crate::capture::somebody;
 use crate::template::{
-    EXPORT_NS, Field, Heard, LEAST, MILLI, iana, ipfix, least, octets, set, template, v9, words,
+    Decoded, EXPORT_NS, Field, LEAST, MILLI, iana, ipfix, least, octets, set, template, v9, words,
 };
 
 #[test]
@@ -14,8 +14,9 @@ fn an_uptime_may_have_wrapped() {
     let ages = |system_init_ms: u64, [first, last]: [u64; 2]| {
         let times = octets(&[], &[first as u32, last as u32]);
         let record = [least(1), times, system_init_ms.to_be_bytes().to_vec()].concat();
-        let heard = Heard::of(&[ipfix(0, 0, &[set(2, &template(256, &of)), set(256, &record)])]);
-        let flow = &heard.flows[0];
+        let decoded =
+            Decoded::of(&[ipfix(0, 0, &[set(2, &template(256, &of)), set(256, &record)])]);
+        let flow = &decoded.flows[0];
         [flow.start_ns, flow.end_ns].map(|ns| (EXPORT_NS - ns) / MILLI)
     };
     let told_ms = EXPORT_NS / MILLI - uptime_ms;
@@ -26,20 +27,21 @@ fn an_uptime_may_have_wrapped() {
 }
 
 #[test]
-fn what_initiators_sent_is_payload() {
+fn initiator_octets_are_payload() {
     // As ASAs count: 231 and 232 without packets, or with them (298 and 299).
     let of = [iana(8, 4), iana(12, 4), iana(231, 4), iana(232, 8), iana(298, 4), iana(299, 4)];
     let counts = [&octets(&[], &[500, 0])[..], &octets(&[], &[90, 7, 3])].concat();
     let record = [octets(&[[10, 0, 0, 1], [10, 0, 0, 2]], &[]), counts].concat();
-    let heard = Heard::of(&[v9(1, 0, &[set(0, &template(256, &of)), set(256, &record)])]);
-    let told: Vec<_> =
-        (heard.flows.iter()).map(|flow| (flow.packets, flow.octets, flow.payload_octets)).collect();
-    assert_eq!(told, [(7, 500, Some(500)), (3, 90, Some(90))]);
+    let decoded = Decoded::of(&[v9(1, 0, &[set(0, &template(256, &of)), set(256, &record)])]);
+    let reported: Vec<_> = (decoded.flows.iter())
+        .map(|flow| (flow.packets, flow.octets, flow.payload_octets))
+        .collect();
+    assert_eq!(reported, [(7, 500, Some(500)), (3, 90, Some(90))]);
     // Where bytes of packets are counted as well, they are used.
     let both = [&of[..4], &[iana(1, 4)]].concat();
     let record = [&record[..20], &[0, 0, 2, 0]].concat();
-    let heard = Heard::of(&[v9(1, 0, &[set(0, &template(256, &both)), set(256, &record)])]);
-    assert_eq!((heard.flows[0].octets, heard.flows[0].payload_octets), (512, None));
+    let decoded = Decoded::of(&[v9(1, 0, &[set(0, &template(256, &both)), set(256, &record)])]);
+    assert_eq!((decoded.flows[0].octets, decoded.flows[0].payload_octets), (512, None));
 }
 
 #[test]
@@ -68,13 +70,13 @@ fn flags_may_stand_in_a_list() {
     let templates =
         [template(300, &of), template(301, &tcp), template(302, &[iana(56, 6), iana(80, 6)])];
     let sets = [set(2, &templates.concat()), set(300, &records.concat())];
-    let heard = Heard::of(&[ipfix(0, 0, &sets)]);
-    let told: Vec<_> = heard.flows.iter().map(|flow| (flow.tcp_flags, flow.opened)).collect();
+    let decoded = Decoded::of(&[ipfix(0, 0, &sets)]);
+    let reported: Vec<_> = decoded.flows.iter().map(|flow| (flow.tcp_flags, flow.opened)).collect();
     let none = (0, None);
-    assert_eq!(told[..2], [(0x1b, Some(true)), (0x1b, Some(false))]);
-    assert_eq!(told[2..], [none; 6], "not those of the record before");
-    assert_eq!((heard.counts.flows, heard.counts.lists_unknown), (4, 1));
-    assert!(heard.flows.iter().all(|flow| flow.key.protocol == 6));
+    assert_eq!(reported[..2], [(0x1b, Some(true)), (0x1b, Some(false))]);
+    assert_eq!(reported[2..], [none; 6], "not those of the record before");
+    assert_eq!((decoded.counts.flows, decoded.counts.lists_unknown), (4, 1));
+    assert!(decoded.flows.iter().all(|flow| flow.key.protocol == 6));
 }
 
 /// With the old template its records would be cut in the wrong places.
@@ -84,11 +86,11 @@ fn a_template_that_cannot_be_redefined_is_forgotten() {
     let nothing = [iana(8, 0), iana(12, 0)];
     for other in [&many[..], &nothing] {
         let known = [set(2, &template(256, &LEAST)), set(256, &least(1))];
-        let mut heard = Heard::of(&[ipfix(0, 0, &known)]);
+        let mut decoded = Decoded::of(&[ipfix(0, 0, &known)]);
         let redefined = [set(2, &template(256, other)), set(256, &[7; 600])];
-        heard.hear(somebody(), &ipfix(1, 0, &redefined));
-        assert_eq!((heard.flows.len(), heard.counts.bytes.held), (1, 600));
-        heard.hear(somebody(), &ipfix(1, 0, &[set(2, &template(257, &LEAST))]));
-        assert_eq!(heard.counts.templates, 2, "and there is room for another");
+        decoded.hear(somebody(), &ipfix(1, 0, &redefined));
+        assert_eq!((decoded.flows.len(), decoded.counts.bytes.held), (1, 600));
+        decoded.hear(somebody(), &ipfix(1, 0, &[set(2, &template(257, &LEAST))]));
+        assert_eq!(decoded.counts.templates, 2, "and there is room for another");
     }
 }

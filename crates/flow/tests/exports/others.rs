@@ -22,9 +22,9 @@ use crate::capture::{Datagram, datagrams, shared, somebody};
 use crate::hostile::Chance;
 
 /// The fields of a flow that both sides report: addresses, ports, protocol, packets, bytes.
-type Told = (IpAddr, IpAddr, u16, u16, u8, u64, u64);
+type FlowFields = (IpAddr, IpAddr, u16, u16, u8, u64, u64);
 
-fn ours(flow: &FlowRecord) -> Told {
+fn ours(flow: &FlowRecord) -> FlowFields {
     let key = &flow.key;
     let (source, destination) = (key.source, key.destination);
     let (source_port, destination_port) = (key.source_port, key.destination_port);
@@ -32,7 +32,7 @@ fn ours(flow: &FlowRecord) -> Told {
 }
 
 /// A record of the other crate, by element numbers: a value for each, where there is one.
-fn theirs<'a>(value: impl Fn(u16) -> Option<&'a FieldValue>) -> Option<Told> {
+fn theirs<'a>(value: impl Fn(u16) -> Option<&'a FieldValue>) -> Option<FlowFields> {
     let first = |numbers: &[u16]| numbers.iter().find_map(|number| value(*number));
     let address = |numbers: &[u16]| IpAddr::try_from(first(numbers)?).ok();
     let number = |numbers: &[u16]| first(numbers).and_then(FieldValue::as_u64).unwrap_or(0);
@@ -51,35 +51,35 @@ fn theirs<'a>(value: impl Fn(u16) -> Option<&'a FieldValue>) -> Option<Told> {
     ))
 }
 
-fn of_v9(packet: &V9) -> Vec<Told> {
+fn of_v9(packet: &V9) -> Vec<FlowFields> {
     let data = packet.flowsets.iter().filter_map(|set| match &set.body {
         V9Body::Data(data) => Some(&data.fields),
         _ => None,
     });
-    let told = |record: &Vec<(netflow_parser::V9Field, FieldValue)>| {
+    let reported = |record: &Vec<(netflow_parser::V9Field, FieldValue)>| {
         let named = |number| record.iter().find(|(field, _)| u16::from(*field) == number);
         theirs(|number| named(number).map(|(_, value)| value))
     };
-    data.flatten().filter_map(told).collect()
+    data.flatten().filter_map(reported).collect()
 }
 
-fn of_ipfix(packet: &IPFix) -> Vec<Told> {
+fn of_ipfix(packet: &IPFix) -> Vec<FlowFields> {
     let data = packet.flowsets.iter().filter_map(|set| match &set.body {
         IpfixBody::Data(data) => Some(&data.fields),
         _ => None,
     });
-    let told = |record: &Vec<(IpfixField, FieldValue)>| {
+    let reported = |record: &Vec<(IpfixField, FieldValue)>| {
         let named = |number| {
             let wanted = IpfixField::IANA(IANAIPFixField::from(number));
             record.iter().find(|(field, _)| *field == wanted)
         };
         theirs(|number| named(number).map(|(_, value)| value))
     };
-    data.flatten().filter_map(told).collect()
+    data.flatten().filter_map(reported).collect()
 }
 
 /// The flows that both find in datagrams, sorted.
-fn both(received: &[Datagram]) -> [Vec<Told>; 2] {
+fn both(received: &[Datagram]) -> [Vec<FlowFields>; 2] {
     let (mut collector, mut parser) = (Collector::new(Limits::default()), AutoScopedParser::new());
     let (mut mine, mut yours) = (Vec::new(), Vec::new());
     for Datagram { exporter, stamp_ns, payload } in received {
@@ -129,7 +129,7 @@ fn compare(name: &str, received: &[Datagram]) -> usize {
 }
 
 #[test]
-fn templates_say_the_same_to_another() {
+fn templates_decode_as_in_another_parser() {
     let Some(folder) = shared("NetFlow v9 and IPFIX read by netflow_parser") else { return };
     let (mut common, mut compared) = (0, 0);
     for line in include_str!("exporters.txt").lines().filter(|line| !line.starts_with('#')) {
@@ -162,7 +162,7 @@ fn templates_say_the_same_to_another() {
 /// Random datagrams: valid ones, and ones whose count is larger or smaller than the records that are
 /// there.
 #[test]
-fn fixed_records_say_the_same_to_another() {
+fn fixed_records_decode_as_in_another_parser() {
     let (mut chance, mut alike) = (Chance(23), 0);
     for round in 0..4_000 {
         let (version, record_bytes) = if round % 2 == 0 { (5, 48) } else { (7, 52) };
@@ -175,10 +175,10 @@ fn fixed_records_say_the_same_to_another() {
             5 => assert!(netflow5::decode_each(&datagram, out).is_ok()),
             _ => assert!(netflow7::decode_each(&datagram, out).is_ok()),
         }
-        let mut yours: Vec<Told> = Vec::new();
+        let mut yours: Vec<FlowFields> = Vec::new();
         for packet in NetflowParser::default().parse_bytes(&datagram).packets {
             // The layouts are alike as far as they are compared; the types are not.
-            macro_rules! told {
+            macro_rules! reported {
                 ($packet:expr) => {
                     yours.extend($packet.flowsets.iter().map(|flow| {
                         let has_ports = matches!(flow.protocol_number, 6 | 17 | 132);
@@ -196,8 +196,8 @@ fn fixed_records_say_the_same_to_another() {
                 };
             }
             match packet {
-                NetflowPacket::V5(packet) => told!(packet),
-                NetflowPacket::V7(packet) => told!(packet),
+                NetflowPacket::V5(packet) => reported!(packet),
+                NetflowPacket::V7(packet) => reported!(packet),
                 other => panic!("{other:?}"),
             }
         }
@@ -209,9 +209,9 @@ fn fixed_records_say_the_same_to_another() {
 
 /// The flows in the headers that the other crate found in an sFlow datagram, with their sampling
 /// rates.
-fn sampled(datagram: &[u8]) -> Vec<(Told, u32)> {
+fn sampled(datagram: &[u8]) -> Vec<(FlowFields, u32)> {
     let datagram = sflow_parser::parse_datagram(datagram).expect("a datagram of sFlow");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for sample in &datagram.samples {
         let (rate, records) = match &sample.sample_data {
             SampleData::FlowSample(sample) => (sample.sampling_rate, &sample.flow_records),
@@ -226,15 +226,15 @@ fn sampled(datagram: &[u8]) -> Vec<(Told, u32)> {
                 let ports = ip.ports();
                 let octets = u64::from(ip.ip_bytes);
                 let flow = (ip.source, ip.destination, ports.0, ports.1, ip.protocol, 1, octets);
-                told.push((flow, rate));
+                reported.push((flow, rate));
             }
         }
     }
-    told
+    reported
 }
 
 #[test]
-fn samples_say_the_same_to_another() {
+fn samples_decode_as_in_another_parser() {
     let Some(folder) = shared("sFlow read by sflow-parser") else { return };
     let (mut alike, mut files) = (0, 0);
     for name in [

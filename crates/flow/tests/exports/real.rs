@@ -47,7 +47,7 @@ fn skips(counts: &Counts) -> String {
 }
 
 #[test]
-fn every_exporter_has_its_counts_whatever_comes_first() {
+fn every_exporter_has_its_counts_in_any_order_of_files() {
     let Some(folder) = shared("NetFlow v9 and IPFIX of forty exporters") else { return };
     let folder = folder.join("logstash-codec-netflow");
     let mut rows = 0;
@@ -167,7 +167,7 @@ fn capture_of(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn one_domain_may_speak_from_several_ports() {
+fn one_domain_may_export_from_several_ports() {
     let Some(folder) = shared("a router that exports from two ports") else { return };
     let name = "112-IPFIXv10-CISCO-options-map-reassignment";
     let (_, counts) = decode(&[capture_of(&folder.join("pmacct"), name)]);

@@ -34,14 +34,14 @@ use crate::{flow_tools, nfcapd, sflow};
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/recorded.txt");
 
 /// The digest so far, and how many flows are in it.
-struct Said {
+struct Recorded {
     digest: Digest,
     flows: u64,
 }
 
-impl Said {
-    fn new() -> Said {
-        Said { digest: Digest::new(), flows: 0 }
+impl Recorded {
+    fn new() -> Recorded {
+        Recorded { digest: Digest::new(), flows: 0 }
     }
 
     fn say(&mut self, what: impl std::fmt::Debug) {
@@ -72,7 +72,7 @@ fn datagrams(table: &mut String) {
     let kinds = [("fixed", fixed()), ("templates", described()), ("samples", sflow::bases())];
     let all: Vec<Vec<u8>> = kinds.iter().flat_map(|(_, bases)| bases.clone()).collect();
     for (name, bases) in kinds.into_iter().chain([("all formats", all)]) {
-        let (mut chance, mut said) = (Chance(29), Said::new());
+        let (mut chance, mut recorded) = (Chance(29), Recorded::new());
         for _ in 0..60 {
             let mut collector = Collector::new(NARROW);
             for number in 0..60 {
@@ -82,21 +82,26 @@ fn datagrams(table: &mut String) {
                 let address = Ipv4Addr::new(192, 0, 2, chance.below(3) as u8).into();
                 let exporter = Exporter { address, ..somebody() };
                 let stamp_ns = 1_700_000_000_000_000_000 + number * 1_000_000_000;
-                let out = &mut |flow: FlowRecord| said.flow(&flow);
+                let out = &mut |flow: FlowRecord| recorded.flow(&flow);
                 let taken = collector.receive(exporter, stamp_ns, &datagram, out);
-                said.say(taken.map_err(|error| error.to_string()));
-                said.say((extent(&datagram, true), extent(&datagram, false)));
-                said.say(well_formed(&datagram));
+                recorded.say(taken.map_err(|error| error.to_string()));
+                recorded.say((extent(&datagram, true), extent(&datagram, false)));
+                recorded.say(well_formed(&datagram));
                 let joined = [&datagram[..], base].concat();
-                said.say(extent(&joined[..joined.len().min(200)], false));
-                said.say(Stream::new(&joined).collect::<Vec<_>>());
+                recorded.say(extent(&joined[..joined.len().min(200)], false));
+                recorded.say(Stream::new(&joined).collect::<Vec<_>>());
             }
             collector.finish();
             let evicted = collector.evictions();
-            said.say((evicted.templates(), evicted.useful(), evicted.addresses(), evicted.worst()));
-            said.say((collector.counts(), collector.exporters()));
+            recorded.say((
+                evicted.templates(),
+                evicted.useful(),
+                evicted.addresses(),
+                evicted.worst(),
+            ));
+            recorded.say((collector.counts(), collector.exporters()));
         }
-        said.end(name, table);
+        recorded.end(name, table);
     }
 }
 
@@ -104,7 +109,7 @@ fn datagrams(table: &mut String) {
 fn elements(table: &mut String) {
     const ENTERPRISES: [Option<u32>; 4] = [None, Some(29_305), Some(6_871), Some(9)];
     for enterprise in ENTERPRISES {
-        let mut said = Said::new();
+        let mut recorded = Recorded::new();
         for element in (1..500).chain([0x4000 | 14, 0x4000 | 15, 0x4000 | 21, 32_767]) {
             for length in [1, 2, 4, 6, 8, 16] {
                 let of = [iana(8, 4), iana(12, 4), iana(2, 4), (element, length, enterprise)];
@@ -115,50 +120,50 @@ fn elements(table: &mut String) {
                 };
                 let (mut session, mut counts) =
                     (Session::new(Limits::default()), Counts::default());
-                let out = &mut |flow: FlowRecord| said.flow(&flow);
+                let out = &mut |flow: FlowRecord| recorded.flow(&flow);
                 let taken = session.receive(somebody(), &datagram, &mut counts, out);
-                said.say((taken, counts));
+                recorded.say((taken, counts));
             }
         }
-        said.end(&format!("elements of {enterprise:?}"), table);
+        recorded.end(&format!("elements of {enterprise:?}"), table);
     }
 }
 
 fn files(table: &mut String) {
     for (number, base) in nfcapd::bases().iter().enumerate() {
-        let (mut chance, mut said) = (Chance(31), Said::new());
+        let (mut chance, mut recorded) = (Chance(31), Recorded::new());
         for _ in 0..3_000 {
             let bytes = chance.mutate(base);
             let mut counts = Counts::default();
             let blocks = match Blocks::new(&bytes) {
                 Ok(blocks) => blocks,
                 Err(error) => {
-                    said.say(error.to_string());
+                    recorded.say(error.to_string());
                     continue;
                 }
             };
             let file = *blocks.file();
-            said.say(file);
+            recorded.say(file);
             for block in blocks {
                 match block {
                     Ok((header, body, is_appendix)) => {
-                        said.say((header, header.totals(body), is_appendix));
+                        recorded.say((header, header.totals(body), is_appendix));
                         let packing = header.compression(&file, is_appendix);
-                        said.say(packing);
+                        recorded.say(packing);
                         if packing == Compression::None {
-                            let out = &mut |flow: FlowRecord| said.flow(&flow);
+                            let out = &mut |flow: FlowRecord| recorded.flow(&flow);
                             header.decode(&file, body, &mut counts, out);
                         }
                     }
-                    Err(error) => said.say(error.to_string()),
+                    Err(error) => recorded.say(error.to_string()),
                 }
             }
-            said.say(counts);
+            recorded.say(counts);
         }
-        said.end(&format!("nfcapd {number}"), table);
+        recorded.end(&format!("nfcapd {number}"), table);
     }
     for (number, base) in flow_tools::bases().iter().enumerate() {
-        let (mut chance, mut said) = (Chance(37), Said::new());
+        let (mut chance, mut recorded) = (Chance(37), Recorded::new());
         for version in [1u8, 5, 6, 7, 8] {
             for _ in 0..600 {
                 let mut bytes = chance.mutate(base);
@@ -169,18 +174,18 @@ fn files(table: &mut String) {
                 let mut counts = Counts::default();
                 match tools::Header::read(&bytes) {
                     Ok(header) => {
-                        said.say((header, header.record_bytes()));
+                        recorded.say((header, header.record_bytes()));
                         let body = bytes.get(header.header_bytes..).unwrap_or_default();
-                        let out = &mut |flow: FlowRecord| said.flow(&flow);
+                        let out = &mut |flow: FlowRecord| recorded.flow(&flow);
                         let taken = header.decode(body, &mut counts, out);
                         header.finish(&body[taken..], &mut counts);
                     }
-                    Err(error) => said.say(error.to_string()),
+                    Err(error) => recorded.say(error.to_string()),
                 }
-                said.say(counts);
+                recorded.say(counts);
             }
         }
-        said.end(&format!("flow-tools {number}"), table);
+        recorded.end(&format!("flow-tools {number}"), table);
     }
 }
 
@@ -241,7 +246,7 @@ fn packets(table: &mut String) -> Vec<FlowRecord> {
     };
     let mut kept = Vec::new();
     for (name, step_ms) in [("packets, dense", 60), ("packets, sparse", 900)] {
-        let (mut chance, mut said) = (Chance(41), Said::new());
+        let (mut chance, mut recorded) = (Chance(41), Recorded::new());
         let (mut meter, mut counter) = (Meter::new(config), ConnectionCounter::new(60));
         let (mut handshakes, mut echoes) = (Handshakes::new(9, 900), Echoes::new(9, 900));
         let mut now_ns = 1_700_000_000 * SECOND_NS;
@@ -252,19 +257,19 @@ fn packets(table: &mut String) -> Vec<FlowRecord> {
             now_ns -= if chance.below(2_000) == 0 { 100 * SECOND_NS } else { 0 };
             let (stamp_ns, packet) = (now_ns - back_ns, packet(&mut chance));
             meter.observe(stamp_ns, &packet, &mut |flow| {
-                said.flow(&flow);
+                recorded.flow(&flow);
                 kept.push(flow);
             });
             counter.observe(&packet);
             handshakes.observe(stamp_ns, &packet);
             echoes.observe(stamp_ns, &packet);
             if chance.below(500) == 0 {
-                said.say((meter.counts(), counter.counts()));
+                recorded.say((meter.counts(), counter.counts()));
             }
         }
-        meter.flush(&mut |flow| said.flow(&flow));
-        said.say((meter.counts(), counter.counts(), handshakes.finish(), echoes.finish()));
-        said.end(name, table);
+        meter.flush(&mut |flow| recorded.flow(&flow));
+        recorded.say((meter.counts(), counter.counts(), handshakes.finish(), echoes.finish()));
+        recorded.end(name, table);
     }
     kept
 }
@@ -301,31 +306,32 @@ fn split(chance: &mut Chance, records: &[FlowRecord]) -> Vec<FlowRecord> {
 
 fn repairs(records: &[FlowRecord], table: &mut String) {
     for (name, gap_max_ns) in [("repair, 1 s", 1_000_000_000), ("repair, 60 s", 60_000_000_000)] {
-        let (mut chance, mut said) = (Chance(43), Said::new());
+        let (mut chance, mut recorded) = (Chance(43), Recorded::new());
         let records = split(&mut chance, records);
-        records.iter().for_each(|record| said.say(stamps(record)));
+        records.iter().for_each(|record| recorded.say(stamps(record)));
         let whole = repair(records.clone(), gap_max_ns);
-        whole.records.iter().for_each(|record| said.flow(record));
-        said.say((whole.counts, whole.counts.joined(), whole.counts.met().collect::<Vec<_>>()));
+        whole.records.iter().for_each(|record| recorded.flow(record));
+        recorded.say((whole.counts, whole.counts.joined(), whole.counts.met().collect::<Vec<_>>()));
         let mut passing = Repair::new(gap_max_ns, 50);
         for record in records.clone() {
-            passing.take(record, &mut |flow| said.flow(&flow));
+            passing.take(record, &mut |flow| recorded.flow(&flow));
         }
-        passing.finish(&mut |flow| said.flow(&flow));
-        said.say(passing.counts());
+        passing.finish(&mut |flow| recorded.flow(&flow));
+        recorded.say(passing.counts());
         let (mut screen, mut screened) = (Screen::default(), records.clone());
         screened.iter_mut().for_each(|record| screen.set_right(record));
         let mut counts = screen.counts;
         for record in settle_all(screened, gap_max_ns, &mut counts) {
-            said.flow(&record);
+            recorded.flow(&record);
         }
-        said.say(counts);
-        said.end(name, table);
+        recorded.say(counts);
+        recorded.end(name, table);
     }
-    let (pan, mut said) = (CryptoPan::new(&std::array::from_fn(|at| at as u8)), Said::new());
-    records.iter().for_each(|record| said.flow(&pan.record(record.clone())));
-    said.end("anonymised", table);
-    let mut said = Said::new();
+    let (pan, mut recorded) =
+        (CryptoPan::new(&std::array::from_fn(|at| at as u8)), Recorded::new());
+    records.iter().for_each(|record| recorded.flow(&pan.record(record.clone())));
+    recorded.end("anonymised", table);
+    let mut recorded = Recorded::new();
     let plain: Vec<FlowRecord> =
         records.iter().filter(|one| one.key.source.is_ipv4()).cloned().collect();
     let (mut sequences, mut sequence) = (Sequences::new(), 0u32);
@@ -339,19 +345,19 @@ fn repairs(records: &[FlowRecord], table: &mut String) {
             ..netflow5::Header::default()
         };
         let encoded = netflow5::encode(&header, records);
-        said.say(&encoded);
+        recorded.say(&encoded);
         sequence = sequence.wrapping_add(records.len() as u32 + [0, 0, 0, 9][chance.below(4)]);
         if chance.below(9) == 0 {
             sequence = sequence.wrapping_sub(40);
         }
         sequences.observe_header(&header, records.len() as u32);
-        said.say(sequences.counts());
+        recorded.say(sequences.counts());
     }
-    said.end("encoded", table);
-    let mut said = Said::new();
+    recorded.end("encoded", table);
+    let mut recorded = Recorded::new();
     for record in records {
         let FlowKey { source, destination, .. } = record.key;
-        said.say((
+        recorded.say((
             record.key.reversed(),
             record.has_start(),
             record.has_end(),
@@ -359,7 +365,7 @@ fn repairs(records: &[FlowRecord], table: &mut String) {
             destination,
         ));
     }
-    said.end("keys", table);
+    recorded.end("keys", table);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn captures_have_the_samples_that_tshark_counts() {
         ("tcpdump/tests/sflow_multiple_counter_30_pdus.pcap", 25, 0, 144, 0),
         ("nDPI/pcap/sflow.pcap", 9, 1, 8, 2_048),
     ];
-    for (name, heard, samples, counters, interval) in table {
+    for (name, received, samples, counters, interval) in table {
         let (mut agents, mut counts) = (Agents::new(100), Counts::default());
         let mut flows = Vec::new();
         for datagram in datagrams(&fs::read(folder.join(name)).unwrap()) {
@@ -78,7 +78,7 @@ fn captures_have_the_samples_that_tshark_counts() {
             let _ = agents.receive(datagram.stamp_ns, &datagram.payload, &mut counts, out);
         }
         let others = counts.skips.records() - counts.skips.of(Skip::CounterSample);
-        assert_eq!(counts.datagrams, heard, "{name}");
+        assert_eq!(counts.datagrams, received, "{name}");
         assert_eq!(
             (counts.flows + others, counts.skips.of(Skip::CounterSample)),
             (samples, counters)
@@ -146,7 +146,7 @@ fn gaps_and_drops_are_counted() {
 }
 
 #[test]
-fn where_nobody_knows_when_it_came_the_uptime_keeps_packets_apart() {
+fn without_a_receive_time_the_uptime_gives_packet_times() {
     let mut agents = Agents::new(1);
     let (mut counts, mut times) = (Counts::default(), Vec::new());
     for uptime_ms in [1_000, 61_000] {

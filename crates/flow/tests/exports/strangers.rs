@@ -21,21 +21,21 @@ fn exporter(address: u32) -> Exporter {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Speaks {
+enum Dialect {
     NetFlow9,
     Ipfix,
 }
 
-impl Speaks {
+impl Dialect {
     fn datagram(self, sequence: u32, domain: u32, sets: &[Vec<u8>]) -> Vec<u8> {
         match self {
-            Speaks::NetFlow9 => v9(sequence, domain, sets),
-            Speaks::Ipfix => ipfix(sequence, domain, sets),
+            Dialect::NetFlow9 => v9(sequence, domain, sets),
+            Dialect::Ipfix => ipfix(sequence, domain, sets),
         }
     }
 
     fn template(self) -> Vec<u8> {
-        let id = if self == Speaks::NetFlow9 { 0 } else { 2 };
+        let id = if self == Dialect::NetFlow9 { 0 } else { 2 };
         set(id, &template(256, &FIELDS))
     }
 }
@@ -58,7 +58,7 @@ struct Attack {
 
 struct Scene {
     collector: Collector,
-    speaks: Speaks,
+    dialect: Dialect,
     /// Domains that attackers have invented.
     invented: u32,
     /// The byte counts of the owner's records, in the order read.
@@ -67,9 +67,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(speaks: Speaks) -> Scene {
+    fn new(dialect: Dialect) -> Scene {
         let collector = Collector::new(Limits::default());
-        Scene { collector, speaks, invented: 0, read: Vec::new(), strangers: 0 }
+        Scene { collector, dialect, invented: 0, read: Vec::new(), strangers: 0 }
     }
 
     fn send(&mut self, from: Exporter, datagram: &[u8]) {
@@ -88,16 +88,16 @@ impl Scene {
             self.invented += 1;
             let from = exporter(0x1400_0000 + number % by.addresses);
             let domain = 1_000 + number / by.addresses % by.domains;
-            let mut sets = vec![self.speaks.template()];
+            let mut sets = vec![self.dialect.template()];
             if by.with_records {
                 sets.push(record(0));
             }
-            self.send(from, &self.speaks.datagram(0, domain, &sets));
+            self.send(from, &self.dialect.datagram(0, domain, &sets));
         }
     }
 
-    fn owner_says(&mut self, sequence: u32, sets: &[Vec<u8>]) {
-        self.send(exporter(OWNER), &self.speaks.datagram(sequence, DOMAIN, sets));
+    fn send_from_owner(&mut self, sequence: u32, sets: &[Vec<u8>]) {
+        self.send(exporter(OWNER), &self.dialect.datagram(sequence, DOMAIN, sets));
     }
 }
 
@@ -110,27 +110,27 @@ const ATTACKS: [Attack; 4] = [
 ];
 
 #[test]
-fn all_records_of_an_exporter_are_read_whatever_templates_strangers_send() {
-    for speaks in [Speaks::NetFlow9, Speaks::Ipfix] {
+fn all_records_of_an_exporter_are_read_during_a_flood_of_templates() {
+    for dialect in [Dialect::NetFlow9, Dialect::Ipfix] {
         for attack in ATTACKS {
-            let mut scene = Scene::new(speaks);
+            let mut scene = Scene::new(dialect);
             scene.attacked(attack, 20_000);
-            scene.owner_says(0, &[speaks.template()]);
+            scene.send_from_owner(0, &[dialect.template()]);
             // Fewer than the places that new entries have among domains and templates.
             scene.attacked(attack, 1_000);
             for number in 1..=RECORDS {
-                scene.owner_says(number, &[record(number)]);
+                scene.send_from_owner(number, &[record(number)]);
                 scene.attacked(attack, 100);
             }
             scene.collector.finish();
             let expected: Vec<u64> = (1..=RECORDS).map(u64::from).collect();
-            assert_eq!(scene.read, expected, "{speaks:?} beside {attack:?}");
+            assert_eq!(scene.read, expected, "{dialect:?} beside {attack:?}");
             let counts = scene.collector.counts();
-            assert_eq!(counts.skips.of(Skip::NoTemplate), 0, "{speaks:?} beside {attack:?}");
+            assert_eq!(counts.skips.of(Skip::NoTemplate), 0, "{dialect:?} beside {attack:?}");
             let evictions = scene.collector.evictions();
             assert_eq!(counts.skips.of(Skip::TemplateEvicted), evictions.templates());
             if attack.addresses != 4_096 {
-                assert!(evictions.templates() > 30_000, "{speaks:?} beside {attack:?}");
+                assert!(evictions.templates() > 30_000, "{dialect:?} beside {attack:?}");
             }
             let strangers = if attack.with_records { u64::from(scene.invented) } else { 0 };
             assert_eq!(scene.strangers, strangers, "their records are read, too");
@@ -141,10 +141,10 @@ fn all_records_of_an_exporter_are_read_whatever_templates_strangers_send() {
 #[test]
 fn strangers_with_records_do_not_silence_an_exporter_that_sends_regularly() {
     let attack = Attack { addresses: 1_000_000, domains: 1, with_records: true };
-    let mut scene = Scene::new(Speaks::NetFlow9);
-    scene.owner_says(0, &[scene.speaks.template()]);
+    let mut scene = Scene::new(Dialect::NetFlow9);
+    scene.send_from_owner(0, &[scene.dialect.template()]);
     for number in 1..=RECORDS {
-        scene.owner_says(number, &[record(number)]);
+        scene.send_from_owner(number, &[record(number)]);
         // As soon as it was useful in eight datagrams, only entries useful in one can be evicted.
         scene.attacked(attack, if number < 8 { 300 } else { 10_000 });
     }
@@ -157,7 +157,7 @@ fn strangers_with_records_do_not_silence_an_exporter_that_sends_regularly() {
 #[test]
 fn records_that_wait_for_their_template_wait_beside_those_of_strangers() {
     for addresses in [1, 3, 100_000] {
-        let mut scene = Scene::new(Speaks::Ipfix);
+        let mut scene = Scene::new(Dialect::Ipfix);
         // Sets of 1,400 bytes whose templates never come: more than there is room for.
         let body = set(300, &[0; 1_400]);
         let strangers = |scene: &mut Scene, count: u32| {
@@ -168,10 +168,10 @@ fn records_that_wait_for_their_template_wait_beside_those_of_strangers() {
         };
         strangers(&mut scene, 20_000);
         for number in 0..RECORDS {
-            scene.owner_says(number, &[record(1 + number)]);
+            scene.send_from_owner(number, &[record(1 + number)]);
             strangers(&mut scene, 30);
         }
-        scene.owner_says(RECORDS, &[scene.speaks.template()]);
+        scene.send_from_owner(RECORDS, &[scene.dialect.template()]);
         let expected: Vec<u64> = (1..=RECORDS).map(u64::from).collect();
         assert_eq!(scene.read, expected, "beside {addresses} addresses");
         scene.collector.finish();

@@ -71,21 +71,21 @@ pub fn ipfix(sequence: u32, domain: u32, sets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The results of datagrams.
-pub struct Heard {
+pub struct Decoded {
     session: Session,
     pub counts: Counts,
     pub flows: Vec<FlowRecord>,
 }
 
-impl Heard {
-    fn new(limits: Limits) -> Heard {
-        Heard { session: Session::new(limits), counts: Counts::default(), flows: Vec::new() }
+impl Decoded {
+    fn new(limits: Limits) -> Decoded {
+        Decoded { session: Session::new(limits), counts: Counts::default(), flows: Vec::new() }
     }
 
-    pub fn of(datagrams: &[Vec<u8>]) -> Heard {
-        let mut heard = Heard::new(Limits::default());
-        datagrams.iter().for_each(|datagram| heard.hear(somebody(), datagram));
-        heard
+    pub fn of(datagrams: &[Vec<u8>]) -> Decoded {
+        let mut decoded = Decoded::new(Limits::default());
+        datagrams.iter().for_each(|datagram| decoded.hear(somebody(), datagram));
+        decoded
     }
 
     pub fn hear(&mut self, exporter: Exporter, datagram: &[u8]) {
@@ -121,7 +121,7 @@ fn the_examples_of_both_documents_are_understood() {
         octets(&[[192, 0, 2, 27], [192, 0, 2, 23], [192, 0, 2, 2]], &[748, 388_934]),
         octets(&[[192, 0, 2, 56], [192, 0, 2, 65], [192, 0, 2, 3]], &[5, 6_534]),
     ];
-    let told = [iana(41, 2), iana(42, 2)];
+    let reported = [iana(41, 2), iana(42, 2)];
     let v9_options = words(&[1, 345, 10_201, 2, 690, 20_402]);
     let ipfix_options = [[0, 0].to_vec(), words(&[1, 345, 10_201, 0, 2, 690, 20_402])].concat();
     let datagrams = [
@@ -131,7 +131,7 @@ fn the_examples_of_both_documents_are_understood() {
             &[
                 set(0, &template(256, &of)),
                 set(256, &records.concat()),
-                set(1, &[options_v9(258, &[iana(3, 2)], &told), vec![0; 2]].concat()),
+                set(1, &[options_v9(258, &[iana(3, 2)], &reported), vec![0; 2]].concat()),
                 set(258, &v9_options),
             ],
         ),
@@ -141,21 +141,21 @@ fn the_examples_of_both_documents_are_understood() {
             &[
                 set(2, &template(256, &of)),
                 set(256, &records.concat()),
-                set(3, &[options(258, &[iana(141, 4)], &told), vec![0; 2]].concat()),
+                set(3, &[options(258, &[iana(141, 4)], &reported), vec![0; 2]].concat()),
                 set(258, &ipfix_options),
             ],
         ),
     ];
     for datagram in datagrams {
-        let heard = Heard::of(&[datagram]);
-        assert_eq!((heard.counts.flows, heard.counts.options), (3, 2));
-        assert_eq!((heard.counts.templates, heard.counts.bytes.padding), (2, 2));
-        let first = &heard.flows[0];
+        let decoded = Decoded::of(&[datagram]);
+        assert_eq!((decoded.counts.flows, decoded.counts.options), (3, 2));
+        assert_eq!((decoded.counts.templates, decoded.counts.bytes.padding), (2, 2));
+        let first = &decoded.flows[0];
         assert_eq!(first.key.source, IpAddr::from([192, 0, 2, 12]));
         assert_eq!(first.key.destination, IpAddr::from([192, 0, 2, 254]));
-        let sums: Vec<_> = heard.flows.iter().map(|flow| (flow.packets, flow.octets)).collect();
+        let sums: Vec<_> = decoded.flows.iter().map(|flow| (flow.packets, flow.octets)).collect();
         assert_eq!(sums, [(5_009, 5_344_385), (748, 388_934), (5, 6_534)]);
-        assert_eq!((first.start_ns, heard.counts.times_absent), (EXPORT_NS, 3), "no times");
+        assert_eq!((first.start_ns, decoded.counts.times_absent), (EXPORT_NS, 3), "no times");
     }
 }
 
@@ -168,12 +168,12 @@ fn fields_of_variable_length_and_of_enterprises_are_passed() {
     let long = [&[255, 1, 0x2c][..], &[b'x'; 300], &[10, 0, 0, 2], b"\x01y", &tail(2)].concat();
     let cut = [&[255, 200, 0][..], &[0; 30]].concat();
     let sets = [set(2, &template(300, &of)), set(300, &[short, long, cut].concat())];
-    let heard = Heard::of(&[ipfix(0, 7, &sets)]);
-    assert_eq!((heard.counts.records, heard.counts.flows), (3, 2));
-    assert_eq!(heard.skipped(Skip::RecordDamaged), 1);
-    let sources: Vec<_> = heard.flows.iter().map(|flow| flow.key.source.to_string()).collect();
+    let decoded = Decoded::of(&[ipfix(0, 7, &sets)]);
+    assert_eq!((decoded.counts.records, decoded.counts.flows), (3, 2));
+    assert_eq!(decoded.skipped(Skip::RecordDamaged), 1);
+    let sources: Vec<_> = decoded.flows.iter().map(|flow| flow.key.source.to_string()).collect();
     assert_eq!(sources, ["10.0.0.1", "10.0.0.2"]);
-    assert!(heard.flows.iter().all(|flow| flow.octets == 777));
+    assert!(decoded.flows.iter().all(|flow| flow.octets == 777));
 }
 
 #[test]
@@ -205,9 +205,13 @@ fn a_biflow_is_two_records() {
         [head, times.concat(), counts, behind].concat()
     };
     let sets = [set(2, &template(256, &of)), set(256, &[record(4), record(0)].concat())];
-    let heard = Heard::of(&[ipfix(0, 0, &sets)]);
-    assert_eq!((heard.counts.flows, heard.counts.reverse_flows), (2, 1), "nothing came back once");
-    let (there, back) = (&heard.flows[0], &heard.flows[1]);
+    let decoded = Decoded::of(&[ipfix(0, 0, &sets)]);
+    assert_eq!(
+        (decoded.counts.flows, decoded.counts.reverse_flows),
+        (2, 1),
+        "nothing came back once"
+    );
+    let (there, back) = (&decoded.flows[0], &decoded.flows[1]);
     assert_eq!(back.key, there.key.reversed());
     assert_eq!((there.octets, there.packets, there.tcp_flags), (900, 9, 0x12));
     assert_eq!((back.octets, back.packets, back.tcp_flags), (400, 4, 0x13));
@@ -245,84 +249,86 @@ fn every_unit_of_time_is_understood() {
         let record = [least(1), first, last, short(7)].concat();
         let record = &record[..of.iter().map(|field| usize::from(field.1)).sum()];
         let sets = [set(0, &template(256, of)), set(256, record)];
-        let flow = &Heard::of(&[v9(1, 1, &sets)]).flows[0];
+        let flow = &Decoded::of(&[v9(1, 1, &sets)]).flows[0];
         let whole = |ns: u64| ns / unit_ns * unit_ns;
         assert_eq!((flow.start_ns, flow.end_ns), (whole(start_ns), whole(end_ns)), "{one} {other}");
     }
 }
 
 #[test]
-fn an_uptime_without_its_zero_is_estimated_until_it_is_told() {
+fn boot_time_is_estimated_until_it_is_exported() {
     let of = [&LEAST[..], &[iana(22, 4), iana(21, 4)]].concat();
     let record = |first, last| [least(1), octets(&[], &[first, last])].concat();
     let known = set(2, &template(256, &of));
     let first = ipfix(0, 0, &[known, set(256, &[record(1_000, 5_000), record(0, 8_000)].concat())]);
-    let told = options(257, &[iana(149, 4)], &[iana(160, 8)]);
+    let reported = options(257, &[iana(149, 4)], &[iana(160, 8)]);
     let start_ms = EXPORT_NS / MILLI - 10_000;
     let told_by = [&[0; 4][..], &start_ms.to_be_bytes()].concat();
-    let second = ipfix(2, 0, &[set(3, &told), set(257, &told_by), set(256, &record(1_000, 5_000))]);
-    let heard = Heard::of(&[first, second]);
-    let times: Vec<_> = (heard.flows.iter())
+    let second =
+        ipfix(2, 0, &[set(3, &reported), set(257, &told_by), set(256, &record(1_000, 5_000))]);
+    let decoded = Decoded::of(&[first, second]);
+    let times: Vec<_> = (decoded.flows.iter())
         .map(|flow| [flow.start_ns, flow.end_ns].map(|ns| (EXPORT_NS - ns) / MILLI))
         .collect();
     // Ages in ms: the first flow seems to end as it is exported; the second ended later in uptime, so
     // the zero was 3 s before; then the exporter says that it was 10 s ago.
     assert_eq!(times, [[4_000, 0], [8_000, 0], [9_000, 5_000]]);
-    assert_eq!(heard.counts.times_estimated, 2);
+    assert_eq!(decoded.counts.times_estimated, 2);
 }
 
 #[test]
 fn records_wait_for_their_template() {
     let late = v9(2, 5, &[set(0, &template(256, &LEAST))]);
     let early = v9(1, 5, &[set(256, &[least(1), least(2)].concat()), set(257, &[0; 9])]);
-    let mut heard = Heard::of(&[early.clone(), v9(9, 6, &[set(0, &template(256, &LEAST))])]);
-    assert_eq!(heard.flows.len(), 0, "the template of another domain is no help");
-    assert_eq!(heard.counts.bytes.held, 41);
-    heard.hear(somebody(), &late);
-    assert_eq!((heard.flows.len(), heard.counts.sets_late), (2, 1));
-    heard.session.finish(&mut heard.counts);
-    heard.counts.assert_balanced();
-    assert_eq!(heard.skipped(Skip::NoTemplate), 1, "257 never came");
+    let mut decoded = Decoded::of(&[early.clone(), v9(9, 6, &[set(0, &template(256, &LEAST))])]);
+    assert_eq!(decoded.flows.len(), 0, "the template of another domain is no help");
+    assert_eq!(decoded.counts.bytes.held, 41);
+    decoded.hear(somebody(), &late);
+    assert_eq!((decoded.flows.len(), decoded.counts.sets_late), (2, 1));
+    decoded.session.finish(&mut decoded.counts);
+    decoded.counts.assert_balanced();
+    assert_eq!(decoded.skipped(Skip::NoTemplate), 1, "257 never came");
 
-    let mut heard = Heard::new(Limits { held_bytes_max: 150, ..Limits::default() });
-    (0..9).for_each(|_| heard.hear(somebody(), &early));
-    assert!(heard.counts.bytes.held <= 150 && heard.skipped(Skip::NoTemplate) >= 16);
-    heard.hear(somebody(), &late);
-    assert_eq!(heard.flows.len() as u64, 2 * heard.counts.sets_late);
+    let mut decoded = Decoded::new(Limits { held_bytes_max: 150, ..Limits::default() });
+    (0..9).for_each(|_| decoded.hear(somebody(), &early));
+    assert!(decoded.counts.bytes.held <= 150 && decoded.skipped(Skip::NoTemplate) >= 16);
+    decoded.hear(somebody(), &late);
+    assert_eq!(decoded.flows.len() as u64, 2 * decoded.counts.sets_late);
 }
 
 #[test]
 fn a_template_can_change_and_be_withdrawn() {
     let other = [iana(12, 4), iana(8, 4), iana(1, 4), iana(2, 4)];
     let records = |id| set(id, &least(1));
-    let mut heard = Heard::of(&[
+    let mut decoded = Decoded::of(&[
         ipfix(0, 0, &[set(2, &[template(256, &LEAST), template(257, &LEAST)].concat())]),
         ipfix(0, 0, &[records(256), set(2, &template(256, &other)), records(256)]),
     ]);
-    assert_eq!((heard.flows[0].packets, heard.flows[1].packets), (3, 1_500));
+    assert_eq!((decoded.flows[0].packets, decoded.flows[1].packets), (3, 1_500));
     // RFC 7011, section 8.1: one by its identifier, all by that of the set.
-    heard.hear(somebody(), &ipfix(2, 0, &[set(2, &words(&[256, 0])), records(256), records(257)]));
-    assert_eq!((heard.flows.len(), heard.counts.withdrawn), (3, 1));
-    heard.hear(somebody(), &ipfix(4, 0, &[set(2, &words(&[2, 0])), records(257)]));
-    assert_eq!((heard.flows.len(), heard.counts.withdrawn), (3, 2));
-    assert_eq!(heard.counts.bytes.held, 32);
+    decoded
+        .hear(somebody(), &ipfix(2, 0, &[set(2, &words(&[256, 0])), records(256), records(257)]));
+    assert_eq!((decoded.flows.len(), decoded.counts.withdrawn), (3, 1));
+    decoded.hear(somebody(), &ipfix(4, 0, &[set(2, &words(&[2, 0])), records(257)]));
+    assert_eq!((decoded.flows.len(), decoded.counts.withdrawn), (3, 2));
+    assert_eq!(decoded.counts.bytes.held, 32);
 }
 
 #[test]
-fn samplers_are_told_in_every_way_and_late() {
+fn sampling_intervals_are_read_in_every_encoding_and_when_they_come_late() {
     let of = [&LEAST[..], &[iana(48, 1)]].concat();
     let record = |sampler| [least(1), vec![sampler]].concat();
     let options = options_v9(300, &[iana(1, 4)], &[iana(48, 1), iana(49, 1), iana(50, 4)]);
     let sampler = |id: u8, interval: u32| [&[0; 4][..], &[id, 2], &interval.to_be_bytes()].concat();
-    let heard = Heard::of(&[
+    let decoded = Decoded::of(&[
         v9(1, 0, &[set(0, &template(256, &of)), set(256, &record(1))]),
         v9(2, 0, &[set(1, &options), set(300, &[sampler(1, 100), sampler(2, 4_000)].concat())]),
         v9(3, 0, &[set(256, &[record(1), record(2), record(9)].concat())]),
     ]);
-    let intervals: Vec<_> = heard.flows.iter().map(|flow| flow.sampling_interval).collect();
+    let intervals: Vec<_> = decoded.flows.iter().map(|flow| flow.sampling_interval).collect();
     assert_eq!(intervals, [0, 100, 4_000, 4_000]);
-    assert_eq!(heard.counts.sampling_late, 1);
-    assert_eq!(heard.session.sampling_intervals().collect::<Vec<_>>(), [4_000]);
+    assert_eq!(decoded.counts.sampling_late, 1);
+    assert_eq!(decoded.session.sampling_intervals().collect::<Vec<_>>(), [4_000]);
 
     // RFC 5477: n in a row and m left out; n out of m; a probability; and an interval in the record.
     let number = |value: u32| value.to_be_bytes().to_vec();
@@ -335,16 +341,16 @@ fn samplers_are_told_in_every_way_and_late() {
         (&[34], number(64), 64),
     ];
     for (elements, values, interval) in ways {
-        let told: Vec<_> = elements.iter().map(|element| iana(*element, 4)).collect();
+        let reported: Vec<_> = elements.iter().map(|element| iana(*element, 4)).collect();
         let sets = [
-            set(3, &self::options(257, &[iana(302, 4)], &told)),
+            set(3, &self::options(257, &[iana(302, 4)], &reported)),
             set(257, &[number(7), values.clone()].concat()),
             set(2, &template(256, &[&LEAST[..], &[iana(302, 4)]].concat())),
             set(256, &[least(1), number(7)].concat()),
-            set(2, &template(258, &[&LEAST[..], &told].concat())),
+            set(2, &template(258, &[&LEAST[..], &reported].concat())),
             set(258, &[least(1), values].concat()),
         ];
-        let flows = Heard::of(&[ipfix(0, 0, &sets)]).flows;
+        let flows = Decoded::of(&[ipfix(0, 0, &sets)]).flows;
         assert_eq!(
             [0, 1].map(|n: usize| flows[n].sampling_interval),
             [interval; 2],
@@ -358,20 +364,20 @@ fn gaps_in_the_numbering_are_counted() {
     let known = |set_id| set(set_id, &template(256, &LEAST));
     let records = set(256, &[least(1), least(2)].concat());
     let v9s = [1, 2, 5].map(|number| v9(number, 0, &[known(0), records.clone()]));
-    assert_eq!(Heard::of(&v9s).counts.datagrams_lost, 2);
+    assert_eq!(Decoded::of(&v9s).counts.datagrams_lost, 2);
     let messages = [0, 2, 9].map(|number| ipfix(number, 0, &[known(2), records.clone()]));
-    assert_eq!(Heard::of(&messages).counts.records_lost, 5);
+    assert_eq!(Decoded::of(&messages).counts.records_lost, 5);
     // Two ports, two numberings; a set that cannot be read leaves the next number unknown.
-    let mut heard = Heard::of(&messages[..2]);
+    let mut decoded = Decoded::of(&messages[..2]);
     let other = Exporter { port: 9, ..somebody() };
-    heard.hear(other, &ipfix(500, 0, &[set(999, &[0; 8])]));
-    heard.hear(other, &ipfix(900, 0, std::slice::from_ref(&records)));
-    heard.hear(somebody(), &ipfix(4, 0, &[records]));
-    assert_eq!(heard.counts.records_lost, 0);
+    decoded.hear(other, &ipfix(500, 0, &[set(999, &[0; 8])]));
+    decoded.hear(other, &ipfix(900, 0, std::slice::from_ref(&records)));
+    decoded.hear(somebody(), &ipfix(4, 0, &[records]));
+    assert_eq!(decoded.counts.records_lost, 0);
 }
 
 #[test]
-fn what_says_nothing_of_a_flow_is_skipped_by_its_length() {
+fn records_without_flow_data_are_skipped_by_length() {
     let layer2 = [iana(56, 6), iana(80, 6), iana(1, 4)];
     let event = [iana(8, 4), iana(12, 4), iana(233, 1)];
     let nowhere = [iana(8, 0), iana(12, 0)];
@@ -382,10 +388,10 @@ fn what_says_nothing_of_a_flow_is_skipped_by_its_length() {
         set(77, &[0; 8]),
         set(0, &words(&[259, 9, 1, 4])),
     ];
-    let heard = Heard::of(&[v9(1, 0, &sets)]);
-    assert_eq!((heard.counts.records, heard.counts.flows), (3, 0));
+    let decoded = Decoded::of(&[v9(1, 0, &sets)]);
+    assert_eq!((decoded.counts.records, decoded.counts.flows), (3, 0));
     let reasons = [Skip::NoAddresses, Skip::NoCounts, Skip::TemplateDamaged, Skip::SetUnknown];
-    assert_eq!(reasons.map(|reason| heard.skipped(reason)), [2, 1, 2, 1]);
+    assert_eq!(reasons.map(|reason| decoded.skipped(reason)), [2, 1, 2, 1]);
 }
 
 #[test]
@@ -398,7 +404,7 @@ fn numbers_may_be_short_and_the_last_of_twins_is_the_inner_one() {
     let six = [vec![0; 8], v6(1), v6(2), counts.to_vec()].concat();
     let four = [vec![10, 0, 0, 1, 10, 0, 0, 2], vec![0; 32], counts.to_vec()].concat();
     let sets = [set(0, &template(256, &of)), set(256, &[six, four].concat())];
-    let flows = Heard::of(&[v9(1, 0, &sets)]).flows;
+    let flows = Decoded::of(&[v9(1, 0, &sets)]).flows;
     assert_eq!(flows[0].key.source.to_string(), "fd00::1");
     assert_eq!(flows[1].key.destination.to_string(), "10.0.0.2");
     for flow in flows {
@@ -410,25 +416,25 @@ fn numbers_may_be_short_and_the_last_of_twins_is_the_inner_one() {
 #[test]
 fn limits_hold() {
     let limits = Limits { domains_max: 2, templates_max: 3, fields_max: 4, ..Limits::default() };
-    let mut heard = Heard::new(limits);
+    let mut decoded = Decoded::new(limits);
     for domain in 0..4 {
         let sets = [set(2, &[template(256, &LEAST), template(257, &LEAST)].concat())];
-        heard.hear(somebody(), &ipfix(0, domain, &sets));
+        decoded.hear(somebody(), &ipfix(0, domain, &sets));
     }
-    assert_eq!((heard.counts.templates, heard.session.domains()), (8, 2));
-    let over = [Skip::TemplateEvicted, Skip::DomainEvicted].map(|reason| heard.skipped(reason));
+    assert_eq!((decoded.counts.templates, decoded.session.domains()), (8, 2));
+    let over = [Skip::TemplateEvicted, Skip::DomainEvicted].map(|reason| decoded.skipped(reason));
     assert_eq!(over, [5, 2]);
     let wide = [&LEAST[..], &[iana(4, 1)]].concat();
     let sets = [set(2, &[template(258, &wide), template(256, &LEAST)].concat())];
-    heard.hear(somebody(), &ipfix(0, 0, &sets));
-    assert_eq!(heard.skipped(Skip::TemplateLimit), 1, "five fields");
-    assert_eq!(heard.counts.bytes.padding, 0, "and what follows them was found");
+    decoded.hear(somebody(), &ipfix(0, 0, &sets));
+    assert_eq!(decoded.skipped(Skip::TemplateLimit), 1, "five fields");
+    assert_eq!(decoded.counts.bytes.padding, 0, "and what follows them was found");
 }
 
 /// RFC 5103, section 6.3: the opening side, where the exporter states it; otherwise by the first
 /// flags (CERT, element 14).
 #[test]
-fn a_biflows_direction_says_who_opened() {
+fn biflow_direction_identifies_the_initiator() {
     let of = [&LEAST[..], &[(14, 1, Some(6_871)), iana(239, 1)]].concat();
     for (flags, direction, opened) in [
         (0x02, 0, Some(true)),
@@ -443,7 +449,7 @@ fn a_biflows_direction_says_who_opened() {
     ] {
         let record = [&least(1)[..], &[flags, direction]].concat();
         let sets = [set(2, &template(256, &of)), set(256, &record)];
-        let heard = Heard::of(&[ipfix(0, 0, &sets)]);
-        assert_eq!(heard.flows[0].opened, opened, "{flags} {direction}");
+        let decoded = Decoded::of(&[ipfix(0, 0, &sets)]);
+        assert_eq!(decoded.flows[0].opened, opened, "{flags} {direction}");
     }
 }

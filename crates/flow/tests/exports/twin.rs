@@ -98,7 +98,7 @@ fn agrees(flow: &FlowRecord, read: &Read) {
 }
 
 #[test]
-fn a_walk_through_every_field_says_the_same() {
+fn records_decode_as_by_a_walk_through_every_field() {
     let mut chance = Chance(23);
     let mut compared = 0;
     for round in 0..5_000 {

@@ -118,7 +118,7 @@ impl Paths {
     }
 
     /// The paths in one line: as written, and how many pairs have paths of their own.
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         let usual = self.faults.as_ref().map(ToString::to_string).unwrap_or_default();
         match self.pair.len() {
             0 => usual,
@@ -211,7 +211,7 @@ mod tests {
         paths.check().expect("sound");
         assert_eq!(paths.longest_stay(), Span::from_nanos(41_000_000));
         assert_eq!(
-            (paths.all().len(), paths.told().as_str()),
+            (paths.all().len(), paths.description().as_str()),
             (4, "delay=1ms; 3 pairs of their own")
         );
         let mut path_of = PathOf::new(&paths);

@@ -40,9 +40,9 @@ pub struct Recorded<N> {
     /// None where it is only driven.
     recording: Option<Recording>,
     /// It has received an input, and its output has not been polled since.
-    is_told: bool,
+    has_input: bool,
     /// Its output is being polled.
-    is_asked: bool,
+    is_polled: bool,
 }
 
 /// What a repetition came to.
@@ -83,7 +83,7 @@ impl Recording {
 impl<N> Recorded<N> {
     /// A node that is recorded where there is a recording for it.
     pub fn new(node: N, recording: Option<Recording>) -> Recorded<N> {
-        Recorded { node, recording, is_told: false, is_asked: false }
+        Recorded { node, recording, has_input: false, is_polled: false }
     }
 
     /// The node, and its recording.
@@ -92,13 +92,13 @@ impl<N> Recorded<N> {
     }
 
     /// The recording, while it has room for one more input.
-    fn told(&mut self) -> Option<&mut Recording> {
+    fn open_recording(&mut self) -> Option<&mut Recording> {
         let recording = self.recording.as_mut()?;
         if recording.left_out > 0 || recording.bytes.len() >= recording.limit_bytes {
             recording.left_out += 1;
             return None;
         }
-        self.is_told = true;
+        self.has_input = true;
         Some(recording)
     }
 }
@@ -109,7 +109,7 @@ impl<M: Memory, N: Node<Place, M>> Node<Place, M> for Recorded<N> {
     }
 
     fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut M) {
-        if let Some(recording) = self.told() {
+        if let Some(recording) = self.open_recording() {
             recording.kind(RECEIVED, now);
             recording.bytes.extend((frames.len() as u16).to_le_bytes());
             for &frame in frames {
@@ -120,26 +120,26 @@ impl<M: Memory, N: Node<Place, M>> Node<Place, M> for Recorded<N> {
     }
 
     fn handle_timeout(&mut self, now: Time, memory: &mut M) {
-        if let Some(recording) = self.told() {
+        if let Some(recording) = self.open_recording() {
             recording.kind(TIMED_OUT, now);
         }
         self.node.handle_timeout(now, memory);
     }
 
     fn poll_transmit(&mut self, now: Time, frame: &mut Place, memory: &mut M) -> Option<Port> {
-        if self.is_told {
-            (self.is_told, self.is_asked) = (false, true);
+        if self.has_input {
+            (self.has_input, self.is_polled) = (false, true);
             self.recording.iter_mut().for_each(|it| it.kind(POLLED, now));
         }
         let sent = self.node.poll_transmit(now, frame, memory);
-        if let Some(recording) = self.recording.as_mut().filter(|_| self.is_asked) {
+        if let Some(recording) = self.recording.as_mut().filter(|_| self.is_polled) {
             match sent {
                 Some(port) => {
                     recording.bytes.push(SENT);
                     recording.frame(port, memory.frame(*frame));
                 }
                 None => {
-                    self.is_asked = false;
+                    self.is_polled = false;
                     let due = self.node.poll_timeout();
                     recording.kind(RESTED, due.unwrap_or(NEVER));
                 }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_has_no_room_for_is_counted() {
+    fn inputs_beyond_the_room_of_a_recording_are_counted() {
         let part = replay(Echo(3, Vec::new()), &recorded(1_000));
         assert!(part.left_out > 0 && part.inputs > 10);
         assert_eq!((part.inputs + part.left_out, part.differences), (80, 0));

@@ -150,7 +150,7 @@ impl FromStr for FaultSpec {
             Faults { queue_bytes: QUEUE_BYTES, reorder_by: REORDER_BY, ..Faults::default() };
         let usual = Way { faults: usual, timetable: Timetable::default(), trace: None };
         let mut ways = [usual.clone(), usual];
-        let mut said: Vec<&str> = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
         let pairs: Vec<&str> = text.split(',').filter(|pair| !pair.trim().is_empty()).collect();
         // Keys for the way back are applied last, whatever their order.
         for is_back in [false, true] {
@@ -165,10 +165,10 @@ impl FromStr for FaultSpec {
                 if key.ends_with(BACK) != is_back {
                     continue;
                 }
-                if said.contains(&key) {
+                if seen.contains(&key) {
                     return Err(format!("{key} is said twice"));
                 }
-                said.push(key);
+                seen.push(key);
                 let name = key.strip_suffix(BACK).unwrap_or(key);
                 for way in &mut ways[usize::from(is_back)..] {
                     set(way, name, value).map_err(|why| format!("{key}={value}: {why}"))?;
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_to_do() {
+    fn errors_of_fault_specifications_name_a_remedy() {
         for (text, words) in [
             ("rate", "is not of the form KEY=VALUE"),
             ("speed=3", "there is no such fault; the keys are rate, queue"),

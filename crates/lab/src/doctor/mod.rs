@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_needed_to_run_decides() {
+    fn only_findings_needed_to_run_decide_readiness() {
         let well = || Finding::ok("clock", Purpose::Run, "tsc");
         let later = Finding::ok("AF_XDP", Purpose::Later, "not there").missing("nothing", "wait");
         assert!(Examination::of(vec![later.clone(), well()]).ready);

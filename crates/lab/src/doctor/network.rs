@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_not_told_to_become_root() {
+    fn root_is_not_advised_to_use_sudo() {
         let remedy = |is_root| {
             let finding = routing_suite(Err(anyhow::anyhow!("zebra does not start")), is_root);
             assert_eq!(finding.found, "zebra does not start");
@@ -194,7 +194,7 @@ mod tests {
 
     /// A kernel that opens such sockets may still refuse the memory, the program or the queue.
     #[test]
-    fn af_xdp_is_what_a_port_found() {
+    fn af_xdp_is_judged_by_opening_a_port() {
         use super::super::State;
         let refused = xdp(Err(anyhow::anyhow!("cannot bind to queue 0")));
         assert_eq!((refused.state, refused.purpose), (State::Missing, Purpose::Figures));

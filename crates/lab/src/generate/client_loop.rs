@@ -60,7 +60,7 @@ struct Open {
     position: u32,
     established: bool,
     /// Bytes of the request that have been sent.
-    asked: u64,
+    request_sent: u64,
     /// When anything last happened.
     moved_at: Instant,
 }
@@ -171,7 +171,7 @@ impl<'a> Player<'a> {
                     0..=FIRST_WINDOW_BYTES => WRITABLE | PEER_CLOSED | EDGE,
                     _ => WRITABLE | READABLE | PEER_CLOSED | EDGE,
                 };
-                let open = Open { socket, position, established: false, asked: 0, moved_at };
+                let open = Open { socket, position, established: false, request_sent: 0, moved_at };
                 let Ok(key) = self.open.insert(open) else { unreachable!("a free place was seen") };
                 let open = self.open.get_mut(key).expect("it was just inserted");
                 self.epoll.add(open.socket.as_fd(), interest, key.to_bits()).inspect_err(|_| {
@@ -189,13 +189,13 @@ impl<'a> Player<'a> {
         let execution = &mut self.executions[open.position as usize];
         let planned = &self.plan[execution.index as usize];
         let request = Request::new(planned.request_bytes, planned.size_bytes);
-        if open.asked < request.bytes && event.ready & (WRITABLE | BROKEN) != 0 {
+        if open.request_sent < request.bytes && event.ready & (WRITABLE | BROKEN) != 0 {
             let was_established = open.established;
-            let asked = ask(open, execution, request, &self.pattern);
+            let request_sent = ask(open, execution, request, &self.pattern);
             if open.established && !was_established {
                 self.live.establish();
             }
-            if let Err(error) = asked
+            if let Err(error) = request_sent
                 && error.kind() != io::ErrorKind::WouldBlock
             {
                 return self.finish(key, outcome_of(&error));
@@ -294,17 +294,17 @@ fn ask(
     pattern: &[u8],
 ) -> io::Result<()> {
     let beginning = request.encode();
-    while open.asked < request.bytes {
-        let left = request.bytes - open.asked;
-        let bytes = match beginning.get(open.asked as usize..) {
+    while open.request_sent < request.bytes {
+        let left = request.bytes - open.request_sent;
+        let bytes = match beginning.get(open.request_sent as usize..) {
             Some(rest) if !rest.is_empty() => rest,
             _ => {
-                let from = (open.asked % PATTERN_BYTES as u64) as usize;
+                let from = (open.request_sent % PATTERN_BYTES as u64) as usize;
                 &pattern[from..pattern.len().min(from + left.min(PATTERN_BYTES as u64) as usize)]
             }
         };
         let is_last = bytes.len() as u64 == left;
-        open.asked += socket::send(&open.socket, bytes, !is_last)? as u64;
+        open.request_sent += socket::send(&open.socket, bytes, !is_last)? as u64;
         if !open.established {
             open.established = true;
             execution.local_port = socket::local_port(&open.socket);

@@ -17,7 +17,7 @@ const ROOM_MIN_BYTES: u64 = 2_048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// This many bytes of the request's header have arrived.
-    Asked(usize),
+    ReadingRequest(usize),
     /// This many bytes of the request are still due.
     Listening(u64),
     /// The file goes out.
@@ -83,7 +83,7 @@ impl Connection {
     pub fn new(socket: Socket, since: Instant) -> Connection {
         Connection {
             socket,
-            stage: Stage::Asked(0),
+            stage: Stage::ReadingRequest(0),
             since,
             sent_bytes: 0,
             under_way_bytes: 0,
@@ -134,17 +134,17 @@ impl Connection {
         sink: &mut Sink,
         mut room: u64,
     ) -> Result<Advance, Trouble> {
-        while let Stage::Asked(count) = self.stage {
+        while let Stage::ReadingRequest(count) = self.stage {
             let arrived = socket::receive(&self.socket, &mut self.request[count..])?;
             self.stage = match count + arrived {
                 _ if arrived == 0 => return Err(Trouble::BadRequest),
                 REQUEST_BYTES => {
-                    let asked = Request::decode(&self.request);
-                    let asked = asked.map_err(|_| Trouble::BadRequest)?;
-                    self.size_bytes = asked.size_bytes;
-                    Stage::Listening(asked.bytes - REQUEST_BYTES as u64)
+                    let requested = Request::decode(&self.request);
+                    let requested = requested.map_err(|_| Trouble::BadRequest)?;
+                    self.size_bytes = requested.size_bytes;
+                    Stage::Listening(requested.bytes - REQUEST_BYTES as u64)
                 }
-                count => Stage::Asked(count),
+                count => Stage::ReadingRequest(count),
             };
         }
         while let Stage::Listening(due) = self.stage {
@@ -195,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     /// The server's end of a connection whose client has requested `size_bytes` and never reads.
-    fn asked(size_bytes: u64) -> (Connection, TcpStream) {
+    fn requested(size_bytes: u64) -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut client = TcpStream::connect(address).expect("a queue");
@@ -209,7 +209,7 @@ mod tests {
     /// one too many.
     #[test]
     fn an_end_of_file_is_not_under_way() {
-        let (mut open, client) = asked(1 << 30);
+        let (mut open, client) = requested(1 << 30);
         let (pattern, mut sink) = (pattern(), Sink::new(1 << 16));
         while open.sent_bytes == 0 {
             let full = open.advance(&pattern, &mut sink, u64::MAX);

@@ -105,8 +105,8 @@ impl Execution {
             Outcome::TimedOut => libc::ETIMEDOUT,
             Outcome::Failed(errno) => errno,
         };
-        let said = io::Error::from_raw_os_error(errno).to_string();
-        let number = said.find(" (os error").unwrap_or(said.len());
-        Some(said[..number].to_owned())
+        let message = io::Error::from_raw_os_error(errno).to_string();
+        let number = message.find(" (os error").unwrap_or(message.len());
+        Some(message[..number].to_owned())
     }
 }

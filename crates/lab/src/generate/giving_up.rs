@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_counted_by_what_the_kernel_said() {
+    fn failures_are_counted_by_error_number() {
         let done = |outcome, local_port| Execution {
             index: 0,
             started_ns: 0,

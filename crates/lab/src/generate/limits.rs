@@ -10,7 +10,7 @@
 //!   has *acknowledged* count: bytes in a send buffer prove nothing about the reader. A connection
 //!   with everything acknowledged carries nothing more, so it has one window to close.
 //! - When every place is taken, the address that holds most of them makes room for one that holds
-//!   fewer ([`super::crowd`]).
+//!   fewer ([`super::place_table`]).
 //! - Bytes under way, handed to TCP and not acknowledged, are bounded over all connections
 //!   ([`super::under_way`]).
 //! - A client that is given up is reset, so that the kernel keeps no send buffer for it. Listeners
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn inconsistent_limits_are_refused() {
         let usual = Limits::default();
         assert!(usual.check(16_384).is_ok());
         assert_eq!(usual.window_bytes(), 15_000);

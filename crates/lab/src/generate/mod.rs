@@ -36,12 +36,12 @@
 pub mod client;
 mod client_loop;
 mod connection;
-pub mod crowd;
 pub mod execution;
 pub mod giving_up;
 pub mod limits;
 pub mod live;
 mod pattern;
+pub mod place_table;
 pub mod protocol;
 pub mod server;
 mod service;

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_is_what_is_read() {
+    fn requests_survive_encoding_and_decoding() {
         for size in [0, 1, 1_460, 1 << 31, SIZE_MAX_BYTES] {
             for length in [16, 17, 40_000, SIZE_MAX_BYTES] {
                 let request = Request { bytes: length, size_bytes: size };

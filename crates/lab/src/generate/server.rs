@@ -98,10 +98,10 @@ impl ServerReport {
     /// # Errors
     /// The accepted socket uses another congestion control than the configured one, or cannot be
     /// queried for it.
-    pub(super) fn accept(&mut self, socket: &Socket, asked: &str) -> Result<()> {
+    pub(super) fn accept(&mut self, socket: &Socket, requested: &str) -> Result<()> {
         if self.congestion.is_none() {
             let has = socket::congestion_of(socket)?;
-            ensure!(has == asked, "accepted sockets use `{has}`, not `{asked}`");
+            ensure!(has == requested, "accepted sockets use `{has}`, not `{requested}`");
             self.congestion = Some(has);
         }
         self.accepted += 1;

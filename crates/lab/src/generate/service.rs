@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use socket2::Socket;
 
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
-use super::crowd::Crowd;
 use super::live::LiveCounters;
+use super::place_table::PlaceTable;
 use super::server::{Server, ServerReport, WAITING_MAX};
 use super::slab::{Key, Slab};
 use super::socket::{self, Sink};
@@ -66,7 +66,7 @@ pub(super) struct Service<'a> {
     epoll: Epoll,
     open: Slab<Connection>,
     /// The holders of the places.
-    crowd: Crowd,
+    place_table: PlaceTable,
     /// Accepted, without a place.
     waiting: VecDeque<(Socket, Prefix)>,
     /// All accounts; none where nothing bounds them.
@@ -94,7 +94,7 @@ impl<'a> Service<'a> {
             server,
             epoll: Epoll::new().context("cannot make an event queue")?,
             open: Slab::new(places),
-            crowd: Crowd::new(),
+            place_table: PlaceTable::new(),
             waiting: VecDeque::new(),
             under_way: bound.map(|bound| UnderWay::new(bound, places)),
             held: BinaryHeap::new(),
@@ -217,7 +217,7 @@ impl<'a> Service<'a> {
     fn make_room(&mut self, newcomer: Prefix) -> bool {
         let now = Instant::now();
         let mut least: Option<(f64, Instant, Key)> = None;
-        for &place in self.crowd.in_favour_of(newcomer) {
+        for &place in self.place_table.in_favour_of(newcomer) {
             let Some(key) = self.open.key_at(place as usize) else { continue };
             let Some(open) = self.open.get_mut(key) else { continue };
             let (rate, since) = (open.rate(now), open.since);
@@ -235,14 +235,16 @@ impl<'a> Service<'a> {
         let connection = Connection::new(socket, Instant::now());
         let Ok(key) = self.open.insert(connection) else { unreachable!("a free place was seen") };
         if self.under_way.is_some() {
-            self.crowd.enter(key.place() as u32, holder);
+            self.place_table.enter(key.place() as u32, holder);
         }
         if let Some(end) = self.advance(key) {
             return self.finish(key, end);
         }
         let Some(open) = self.open.get_mut(key) else { return };
         let interest = match open.stage {
-            Stage::Asked(_) | Stage::Listening(_) => READABLE | WRITABLE | PEER_CLOSED | EDGE,
+            Stage::ReadingRequest(_) | Stage::Listening(_) => {
+                READABLE | WRITABLE | PEER_CLOSED | EDGE
+            }
             Stage::Sending => WRITABLE | PEER_CLOSED | EDGE,
             Stage::Closing => PEER_CLOSED | EDGE,
         };
@@ -269,7 +271,7 @@ impl<'a> Service<'a> {
 
     /// Reads and sends as far as it goes without waiting, and as far as bytes under way are bounded.
     fn advance(&mut self, key: Key) -> Option<End> {
-        let mut asked = false;
+        let mut requested = false;
         loop {
             let open = self.open.get_mut(key)?;
             let under_way = self.under_way.as_ref();
@@ -286,8 +288,8 @@ impl<'a> Service<'a> {
             }
             return match outcome {
                 Ok(Advance::Done) => None,
-                Ok(Advance::Held) if !asked => {
-                    asked = true;
+                Ok(Advance::Held) if !requested => {
+                    requested = true;
                     self.ask(key);
                     continue;
                 }
@@ -367,7 +369,7 @@ impl<'a> Service<'a> {
         if open.stage == Stage::Closing && open.peer_closed && open.all_arrived() {
             return Some(End::Completed);
         }
-        if let Stage::Asked(_) = open.stage {
+        if let Stage::ReadingRequest(_) = open.stage {
             let late = now.saturating_duration_since(open.since) >= limits.request_time;
             return late.then_some(End::TimedOut);
         }
@@ -393,7 +395,7 @@ impl<'a> Service<'a> {
         let Some(gone) = self.open.remove(key) else { return };
         if let Some(all) = &mut self.under_way {
             all.change(gone.under_way_bytes, 0);
-            self.crowd.leave(key.place() as u32);
+            self.place_table.leave(key.place() as u32);
         }
         let report = &mut self.report;
         match end {

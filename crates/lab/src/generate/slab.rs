@@ -118,7 +118,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn agrees_with_a_map_and_old_keys_find_nobody() {
+    fn agrees_with_a_map_and_stale_keys_find_nothing() {
         let mut slab = Slab::new(50);
         let mut twin = BTreeMap::new();
         let mut gone = Vec::new();

@@ -66,17 +66,17 @@ impl Options {
             let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
             system_text(path).unwrap_or_default().trim().to_owned()
         };
-        let asked = &self.congestion;
+        let requested = &self.congestion;
         if error.kind() == io::ErrorKind::PermissionDenied {
             let allowed = names("allowed");
             return anyhow!(
-                "congestion control `{asked}` is for privileged users only; allowed here: \
+                "congestion control `{requested}` is for privileged users only; allowed here: \
                  {allowed}; name one of them, run as root, or let root add it to \
                  net.ipv4.tcp_allowed_congestion_control"
             );
         }
         let offered = names("available");
-        anyhow!("congestion control `{asked}` is not available; this kernel has: {offered}")
+        anyhow!("congestion control `{requested}` is not available; this kernel has: {offered}")
     }
 }
 
@@ -277,7 +277,7 @@ pub fn pace(socket: &Socket, bytes_per_second: Option<u64>) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn answer_nobody(listener: &Socket) -> io::Result<()> {
+pub fn drop_all_packets(listener: &Socket) -> io::Result<()> {
     // A filter of one instruction: keep nothing of any packet.
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
     listener.attach_filter(&[SockFilter::new(code, 0, 0, 0)])

@@ -58,7 +58,7 @@ mod tests {
 
     /// Connections that never have anything acknowledged, some that do, and one that comes last.
     #[test]
-    fn the_bound_holds_and_whoever_comes_last_has_a_reserve() {
+    fn the_bound_holds_and_the_last_connection_has_a_reserve() {
         const PLACES: usize = 100;
         const BOUND: u64 = 2_000_000;
         let mut under_way = UnderWay::new(BOUND, PLACES);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_may_hold_a_ninth_of_what_is_shared() {
+    fn one_connection_may_hold_a_ninth_of_the_shared_bytes() {
         let mut under_way = UnderWay::new(1 << 28, 16_384);
         assert_eq!(under_way.reserve(), 8_192);
         let mut account = 0;

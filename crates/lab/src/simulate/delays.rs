@@ -56,7 +56,7 @@ pub fn courses(scenario: &Scenario, made: &[(u64, &Outcome)]) -> Vec<DelayCourse
             }
         }
     }
-    let told = |(table, course): &(u32, Course)| {
+    let reported = |(table, course): &(u32, Course)| {
         let spec = scenario.datagrams.get(*table as usize)?;
         let every_s = course.every().as_secs_f64();
         let each = course.delays_ns().iter().enumerate();
@@ -70,7 +70,7 @@ pub fn courses(scenario: &Scenario, made: &[(u64, &Outcome)]) -> Vec<DelayCourse
             intervals: intervals.collect(),
         })
     };
-    joined.iter().filter_map(told).collect()
+    joined.iter().filter_map(reported).collect()
 }
 
 #[cfg(test)]
@@ -78,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_arrived() {
+    fn percentiles_are_those_of_arrived_packets() {
         let delays: Vec<u64> = (1..=100).rev().map(|ms| ms * 1_000_000).collect();
         let interval = DelayInterval::new(3.0, &delays);
         assert_eq!((interval.start_s, interval.arrived), (3.0, 100));
-        let told = [interval.p50_ms, interval.p95_ms, interval.p99_ms];
-        for (value, expected) in told.into_iter().zip([50.0, 95.0, 99.0]) {
-            assert!((value.expect("it arrived") - expected).abs() <= 1.0, "{told:?}");
+        let reported = [interval.p50_ms, interval.p95_ms, interval.p99_ms];
+        for (value, expected) in reported.into_iter().zip([50.0, 95.0, 99.0]) {
+            assert!((value.expect("it arrived") - expected).abs() <= 1.0, "{reported:?}");
         }
         let none = DelayInterval::new(0.0, &[]);
         assert_eq!((none.arrived, none.p50_ms, none.p99_ms), (0, None, None));

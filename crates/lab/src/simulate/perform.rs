@@ -16,7 +16,7 @@ use super::router::RouterFiles;
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
 use super::warning::{Warning, warnings};
-use crate::trial::source::{self, Asked};
+use crate::trial::source::{self, EstimateRequest};
 use nilometer_files::document::model::read_model;
 use nilometer_files::tool;
 use nilometer_linux::usage::usage;
@@ -56,7 +56,7 @@ fn beside(template: &Template) -> &Path {
 fn models_of(scenario: &Scenario, template: &Template) -> Result<Vec<TrafficModel>> {
     let beside = beside(template);
     let read = |file: &String| match file.as_str() {
-        "embedded" => Ok(source::model(&Asked::of(Vec::new()), &mut |_| {})?.model),
+        "embedded" => Ok(source::model(&EstimateRequest::of(Vec::new()), &mut |_| {})?.model),
         file => read_model(&beside.join(file)),
     };
     scenario.model.iter().map(|spec| read(&spec.file)).collect()

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn invalid_substitutions_are_refused() {
         for (document, word) in [
             ("a = '$flow'", "did you mean `flows`"),
             ("a = '2 $discipline'", "not a number"),
@@ -181,8 +181,8 @@ mod tests {
             ("a = '$'", "name follows"),
             ("start_s = '$rtt_ms'", "in s"),
         ] {
-            let said = replaced(document).expect_err(document).to_string();
-            assert!(said.contains(word), "{document}: {said}");
+            let message = replaced(document).expect_err(document).to_string();
+            assert!(message.contains(word), "{document}: {message}");
         }
     }
 }

@@ -110,8 +110,8 @@ impl Template {
 
     /// How long a run is, seconds; none where the file has no number for it.
     pub fn duration_s(&self) -> Option<f64> {
-        let said = self.tree.get("duration_s")?;
-        said.as_float().or_else(|| said.as_integer().map(|seconds| seconds as f64))
+        let found = self.tree.get("duration_s")?;
+        found.as_float().or_else(|| found.as_integer().map(|seconds| seconds as f64))
     }
 
     /// What kind of scenario it is.
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused() {
+    fn invalid_assignments_are_refused() {
         for (assignment, word) in [
             ("aa=1", "did you mean `a`?"),
             ("seds=1", "did you mean `seeds`?"),
@@ -370,8 +370,8 @@ mod tests {
             ("seeds=1,2", "one value"),
             ("seeds=1.5", "whole number"),
         ] {
-            let said = template().set(assignment).expect_err(assignment).to_string();
-            assert!(said.contains(word), "{assignment}: {said}");
+            let found = template().set(assignment).expect_err(assignment).to_string();
+            assert!(found.contains(word), "{assignment}: {found}");
         }
     }
 
@@ -388,8 +388,8 @@ mod tests {
             ("parameters = 1", "is a table"),
             ("a = ", "line 1"),
         ] {
-            let said = Template::read("t.toml", text).expect_err(text).to_string();
-            assert!(said.contains(word) && said.starts_with("t.toml: "), "{text}: {said}");
+            let found = Template::read("t.toml", text).expect_err(text).to_string();
+            assert!(found.contains(word) && found.starts_with("t.toml: "), "{text}: {found}");
         }
     }
 }

@@ -37,23 +37,23 @@ const TCP: u8 = 6;
 
 /// What is to be traced: `LINK` or `LINK:LIMIT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct TraceRequest {
     /// A declared link; of a group's, the first host's.
     pub link: String,
     /// Most packets, both directions together, from the beginning of the run.
     pub limit: usize,
 }
 
-impl std::str::FromStr for Asked {
+impl std::str::FromStr for TraceRequest {
     type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Asked> {
+    fn from_str(text: &str) -> Result<TraceRequest> {
         let Some((link, limit)) = text.rsplit_once(':') else {
-            return Ok(Asked { link: text.to_owned(), limit: PACKETS });
+            return Ok(TraceRequest { link: text.to_owned(), limit: PACKETS });
         };
         match limit.parse() {
             Ok(limit) if (1..=PACKETS_MAX).contains(&limit) => {
-                Ok(Asked { link: link.to_owned(), limit })
+                Ok(TraceRequest { link: link.to_owned(), limit })
             }
             _ => bail!("`{limit}` packets; the limit is a number from 1 to {PACKETS_MAX}"),
         }
@@ -107,8 +107,8 @@ impl Tap for Tracer {
 ///
 /// # Errors
 /// No link of that name.
-pub fn check(asked: &Asked, scenario: &Scenario) -> Result<usize> {
-    Ok(Topology::new(scenario)?.wire("--trace", &asked.link)?)
+pub fn check(request: &TraceRequest, scenario: &Scenario) -> Result<usize> {
+    Ok(Topology::new(scenario)?.wire("--trace", &request.link)?)
 }
 
 /// Makes one run again and writes what passed the link; returns how many packets that were.
@@ -116,22 +116,22 @@ pub fn check(asked: &Asked, scenario: &Scenario) -> Result<usize> {
 /// # Errors
 /// No such link, or a file that cannot be written.
 pub fn trace(
-    asked: &Asked,
+    request: &TraceRequest,
     scenario: &Scenario,
     (models, routers): (&[TrafficModel], &RouterFiles),
     seed: u64,
     to: &ResultFile,
 ) -> Result<u64> {
     let topology = Topology::new(scenario)?;
-    let wire = topology.wire("--trace", &asked.link)?;
+    let wire = topology.wire("--trace", &request.link)?;
     let links = [false, true].map(|is_back| topology.link(Step { wire, is_back }, 0) as usize);
     let delay = scenario.link[wire].delay;
     let assembly = routers.assemble(scenario, models, seed)?;
-    let (end, limit) = (Time::ZERO + assembly.duration, asked.limit);
+    let (end, limit) = (Time::ZERO + assembly.duration, request.limit);
     let tracer = Tracer { links, delay, end, limit, left: Default::default() };
     let ended = run(assembly, seed, tracer, &mut |_| true);
     let (_, tracer) = ended.ok_or_else(|| anyhow!("the run did not end"))?;
-    let mut writer = CaptureWriter::create(to, &asked.link)?;
+    let mut writer = CaptureWriter::create(to, &request.link)?;
     for left in &tracer.into_first() {
         let frame = build::ethernet(&ip_packet(&left.packet));
         let kept = &frame[..frame.len().min(SNAP_BYTES)];
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_direction_that_is_told_ahead_does_not_cut_the_other_off() {
+    fn a_direction_reported_ahead_does_not_cut_the_other_off() {
         let left = [Vec::new(), Vec::new()];
         let (links, delay, end) = ([4, 5], Span(7), Time(1_000));
         let mut tracer = Tracer { links, delay, end, limit: 10, left };
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_a_link_and_a_limit() {
-        let asked = |text: &str| text.parse::<Asked>();
-        let plain = asked("line").expect("a link");
+    fn a_trace_request_is_a_link_and_a_limit() {
+        let request = |text: &str| text.parse::<TraceRequest>();
+        let plain = request("line").expect("a link");
         assert_eq!((plain.link.as_str(), plain.limit), ("line", PACKETS));
-        let limited = asked("a:b:7").expect("a link and a limit");
+        let limited = request("a:b:7").expect("a link and a limit");
         assert_eq!((limited.link.as_str(), limited.limit), ("a:b", 7));
-        assert!(asked("line:0").is_err() && asked("line:x").is_err());
+        assert!(request("line:0").is_err() && request("line:x").is_err());
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_lies_within_the_bounds_whatever_the_noise_depends_on() {
+    fn the_true_delay_lies_within_the_bounds_for_any_dependence_of_the_noise() {
         let mut rng = Rng::new(1, u32::from_be_bytes(*b"adds"), 0);
         let noise =
             |rng: &mut Rng| 900 + rng.below(300) + if rng.below(200) == 0 { 40_000 } else { 0 };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_frames_nothing_is_said() {
+    fn without_frames_there_is_no_added_delay() {
         let mut some = Histogram::new();
         some.record(5);
         assert_eq!(AddedDelay::of(&Histogram::new(), &some), None);

@@ -18,7 +18,7 @@ use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
 
 use super::config::{PPS_MAX, PPS_MIN, SECONDS_MAX, SECONDS_MIN, StampChoice};
-use super::device::Asked;
+use super::device::DeviceRequest;
 use super::outcome::{Pacing, Stamps, StreamOutcome, noise_ns};
 use super::receiver::Reading;
 use super::run::{stamping, through};
@@ -170,7 +170,7 @@ impl Wanted {
 
 fn trial(stream: &StreamSettings, instrument: Instrument, stop: &Arc<AtomicBool>) -> Result<Seen> {
     let streams = std::slice::from_ref(stream);
-    Ok(through(&Asked::wire(), streams, (instrument, WAIT), None, (None, stop))?.0)
+    Ok(through(&DeviceRequest::wire(), streams, (instrument, WAIT), None, (None, stop))?.0)
 }
 
 /// Compares both ways of waiting.

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_is_refused_by_its_key() {
+    fn invalid_settings_are_refused_by_key() {
         let good = StreamConfig::default();
         good.check().expect("the default");
         let fault = Some("loss=0.1".parse().expect("a fault"));

@@ -29,7 +29,7 @@ use crate::wiring::check::{Families, ensure_wired};
 
 /// Which device, and how it is to be.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DeviceRequest {
     /// The kind.
     pub dut: DutKind,
     /// The specification of a fault box.
@@ -48,10 +48,10 @@ pub struct Asked {
     pub seed: u64,
 }
 
-impl Asked {
+impl DeviceRequest {
     /// Nothing but a wire.
-    pub fn wire() -> Asked {
-        Asked {
+    pub fn wire() -> DeviceRequest {
+        DeviceRequest {
             dut: DutKind::Wire,
             fault: None,
             router: None,
@@ -67,8 +67,8 @@ impl Asked {
     ///
     /// # Errors
     /// When a file is invalid.
-    pub fn new(config: &StreamConfig) -> Result<Asked> {
-        Ok(Asked {
+    pub fn new(config: &StreamConfig) -> Result<DeviceRequest> {
+        Ok(DeviceRequest {
             dut: config.dut,
             fault: config.fault.clone(),
             router: config.router.as_deref().map(RouterFile::read).transpose()?,
@@ -81,13 +81,13 @@ impl Asked {
     }
 
     /// An external device behind whose server's side one interface of this host is.
-    pub fn behind(interface: &str, is_transparent: bool) -> Asked {
+    pub fn behind(interface: &str, is_transparent: bool) -> DeviceRequest {
         let external = ExternalSection {
             server_interface: interface.to_owned(),
             transparent: is_transparent,
             ..ExternalSection::default()
         };
-        Asked { dut: DutKind::External, external: Some(external), ..Asked::wire() }
+        DeviceRequest { dut: DutKind::External, external: Some(external), ..DeviceRequest::wire() }
     }
 
     /// Whether the device forwards by Ethernet addresses.
@@ -109,16 +109,16 @@ impl Asked {
 }
 
 /// The configuration of the testbed for a device.
-pub fn testbed_config(asked: &Asked) -> TestbedConfig {
+pub fn testbed_config(request: &DeviceRequest) -> TestbedConfig {
     let usual = TestbedConfig::default();
     // (A stream is of IPv4; neighbours and routes of the other family would be of no use.)
     let four = |all: Vec<Prefix>| all.into_iter().filter(|one| !one.is_ipv6()).collect();
     TestbedConfig {
-        device: device_kind(asked.dut),
+        device: device_kind(request.dut),
         clients: four(usual.clients),
         servers: four(usual.servers),
         links: four(usual.links),
-        external: asked.external.as_ref().map(ExternalSection::for_testbed),
+        external: request.external.as_ref().map(ExternalSection::for_testbed),
         ..TestbedConfig::default()
     }
 }
@@ -155,32 +155,32 @@ impl<'a> Device<'a> {
     /// # Errors
     /// When it cannot be started; one line says what it needs.
     pub fn start(
-        asked: &'a Asked,
+        request: &'a DeviceRequest,
         testbed: &'a Testbed,
         timed: &Timed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Device<'a>> {
-        let router = (asked.dut == DutKind::Nilometer)
-            .then(|| RouterUnderTest::start(testbed, asked.seed, asked.router.as_ref()))
+        let router = (request.dut == DutKind::Nilometer)
+            .then(|| RouterUnderTest::start(testbed, request.seed, request.router.as_ref()))
             .transpose()?;
-        let fault = match (asked.dut, &asked.fault) {
+        let fault = match (request.dut, &request.fault) {
             (DutKind::Fault, fault) => {
                 let paths = Paths::from(fault.clone().unwrap_or_default());
                 let stands = Stands::AsDevice;
-                Some(FaultDevice::start(testbed, stands, (&paths, asked.seed), stop)?)
+                Some(FaultDevice::start(testbed, stands, (&paths, request.seed), stop)?)
             }
             _ => None,
         };
-        match asked.dut {
+        match request.dut {
             DutKind::Bridge => make_bridge(testbed)?,
-            DutKind::Nftables => make_packet_filter(testbed, asked.rules.as_ref())?,
+            DutKind::Nftables => make_packet_filter(testbed, request.rules.as_ref())?,
             _ => {}
         }
-        let object = asked.program.as_ref();
+        let object = request.program.as_ref();
         let programs = object.map(|object| attach_programs(testbed, object)).transpose()?;
         testbed.raise()?;
-        if asked.dut == DutKind::External {
-            ensure_wired(testbed, &testbed_config(asked), Families { ipv4: true, ipv6: false })?;
+        if request.dut == DutKind::External {
+            ensure_wired(testbed, &testbed_config(request), Families { ipv4: true, ipv6: false })?;
         }
         if let Some(router) = &router {
             router.wait_until_up()?;
@@ -189,7 +189,7 @@ impl<'a> Device<'a> {
         if let Some(fault) = &fault {
             timed.add(Role::FaultBox, fault.thread_id());
         }
-        let processes = processes(asked.dut).map(|kind| Processes::start(kind, testbed));
+        let processes = processes(request.dut).map(|kind| Processes::start(kind, testbed));
         let processes = processes.transpose()?;
         processes.iter().try_for_each(|processes| processes.be_favoured(timed))?;
         Ok(Device { router, fault, processes, _programs: programs })

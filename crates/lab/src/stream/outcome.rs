@@ -12,7 +12,7 @@ use super::remote::ClockSeen;
 use super::transmit::Transmission;
 use super::trial::{Seen, StreamSeen};
 use crate::trial::outcome::Delay;
-use crate::trial::telling;
+use crate::trial::run_story;
 
 /// The name and version of the document.
 pub const FORMAT: &str = "nilometer-stream/1";
@@ -281,7 +281,7 @@ impl StreamOutcome {
             sent: seen.paced.sent,
             received: seen.counts.left,
             refused: seen.paced.refused,
-            packets: telling::packets(&seen.counts, seen.receiver_lost),
+            packets: run_story::packets(&seen.counts, seen.receiver_lost),
             delay_ns: delay(&seen.timings.delay),
             delay_scheduled_ns: delay(&seen.timings.delay_scheduled),
             pacing_ns: pacing(&seen.timings.pacing),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_in_a_line() {
+    fn invalid_patterns_are_refused_in_one_line() {
         for (text, words) in [
             ("", "is not a pattern; the patterns are constant"),
             ("burst", "is not a pattern"),

@@ -106,7 +106,7 @@ impl StreamAccount<'_> {
     /// Reads the frames and stamps that are there; returns how many there were.
     fn turn(&mut self, origin_ns: u64) -> Result<usize> {
         let StreamAccount { ledger, departures, arrivals, .. } = self;
-        let mut told = Told {
+        let mut sinks = FateSinks {
             direction: self.direction,
             delays: &mut self.delays,
             watch: &mut self.watch,
@@ -119,18 +119,18 @@ impl StreamAccount<'_> {
         let mut sent = None;
         let mut moved = departures.drain(|sequence, stamp_ns| {
             sent = Some(sequence + 1);
-            ledger.sent(sequence, time(stamp_ns), &mut |packet| told.book(&packet));
+            ledger.sent(sequence, time(stamp_ns), &mut |packet| sinks.book(&packet));
         })?;
         if let (Some(sent), Some(frame_bytes)) = (sent, self.even_bytes) {
-            told.live.sent.store(sent, Ordering::Relaxed);
-            told.live.sent_bytes.store(sent * frame_bytes, Ordering::Relaxed);
+            sinks.live.sent.store(sent, Ordering::Relaxed);
+            sinks.live.sent_bytes.store(sent * frame_bytes, Ordering::Relaxed);
         }
         let (maker, scratch) = (self.maker, &mut self.scratch);
         let came = arrivals.drain(|arrival| {
-            told.live.received.fetch_add(1, Ordering::Relaxed);
+            sinks.live.received.fetch_add(1, Ordering::Relaxed);
             let Some(sequence) = sequence_of(&arrival, maker) else {
                 if is_other_streams(&arrival, maker) {
-                    told.watch.sent_back(told.direction.opposite(), time(arrival.stamp_ns));
+                    sinks.watch.sent_back(sinks.direction.opposite(), time(arrival.stamp_ns));
                 }
                 return ledger.originated();
             };
@@ -139,24 +139,24 @@ impl StreamAccount<'_> {
                 None => true,
             };
             let at = time(arrival.stamp_ns);
-            ledger.received(sequence, at, !is_intact, &mut |packet| told.book(&packet));
+            ledger.received(sequence, at, !is_intact, &mut |packet| sinks.book(&packet));
         })?;
         if let Some(returned) = &mut self.returned {
-            let (direction, watch) = (told.direction, &mut *told.watch);
+            let (direction, watch) = (sinks.direction, &mut *sinks.watch);
             returned.drain(|arrival| watch.sent_back(direction, time(arrival.stamp_ns)))?;
         }
         if !arrivals.is_stamped() {
             self.counted += came as u64;
-            told.live.received.fetch_add(came as u64, Ordering::Relaxed);
+            sinks.live.received.fetch_add(came as u64, Ordering::Relaxed);
         }
         moved += came;
-        ledger.decide(time(monotonic_ns()), &mut |packet| told.book(&packet));
+        ledger.decide(time(monotonic_ns()), &mut |packet| sinks.book(&packet));
         Ok(moved)
     }
 
     /// The stream is over: decides the fates still open.
     pub fn finish(&mut self, paced: &Paced) {
-        let mut told = Told {
+        let mut sinks = FateSinks {
             direction: self.direction,
             delays: &mut self.delays,
             watch: &mut self.watch,
@@ -165,7 +165,7 @@ impl StreamAccount<'_> {
             rows: self.rows,
             live: self.live,
         };
-        self.ledger.finish(paced.sent, &mut |packet| told.book(&packet));
+        self.ledger.finish(paced.sent, &mut |packet| sinks.book(&packet));
     }
 }
 
@@ -185,7 +185,7 @@ fn is_other_streams(arrival: &Arrival<'_>, maker: &FrameMaker) -> bool {
 }
 
 /// Where the fate of a frame is recorded.
-struct Told<'a> {
+struct FateSinks<'a> {
     direction: Direction,
     delays: &'a mut Delays,
     watch: &'a mut DeviceWatch,
@@ -195,7 +195,7 @@ struct Told<'a> {
     live: &'a LiveStream,
 }
 
-impl Told<'_> {
+impl FateSinks<'_> {
     fn book(&mut self, packet: &Packet) {
         use nilometer_profile::Fate;
         let outcome = packet.outcome(self.direction);

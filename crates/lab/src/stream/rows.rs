@@ -12,7 +12,7 @@ use nilometer_files::table::packets::Fate;
 use nilometer_files::table::stream_packets::{ROW_BYTES, StreamPacketRow, StreamPacketWriter};
 use nilometer_linux::system_file::system_text;
 use nilometer_profile::stream::Packet;
-use nilometer_profile::{Direction, Fate as Told};
+use nilometer_profile::{Direction, Fate as PacketFate};
 
 use crate::doctor::machine::available_kib;
 
@@ -155,12 +155,12 @@ fn row(direction: Direction, packet: &Packet) -> StreamPacketRow {
         sent_ns: packet.sent.map(|at| at.as_nanos()),
         received_ns: packet.received.map(|at| at.as_nanos()),
         fate: match packet.fate {
-            Told::Forwarded => Fate::Passed,
-            Told::Corrupted => Fate::Corrupted,
-            Told::Lost => Fate::Lost,
-            Told::Consumed => Fate::Consumed,
-            Told::Originated => Fate::Originated,
-            Told::Duplicated => Fate::Duplicated,
+            PacketFate::Forwarded => Fate::Passed,
+            PacketFate::Corrupted => Fate::Corrupted,
+            PacketFate::Lost => Fate::Lost,
+            PacketFate::Consumed => Fate::Consumed,
+            PacketFate::Originated => Fate::Originated,
+            PacketFate::Duplicated => Fate::Duplicated,
         },
         reordered: packet.reordered,
     }

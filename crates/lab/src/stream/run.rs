@@ -23,11 +23,12 @@ use nilometer_wire::Span;
 
 use super::added::AddedDelay;
 use super::config::{StampChoice, StreamConfig};
-use super::device::{Asked, Device, DeviceSeen, testbed_config};
+use super::device::{Device, DeviceRequest, DeviceSeen, testbed_config};
 use super::ends::{of_testbed, of_two_hosts};
 use super::live::{HEADING, Lines, Live};
 use super::outcome::{
-    ClockOutcome, FORMAT, FaultTruth, Outcome, Stamps, StreamOutcome, WireOutcome, noise_ns, together,
+    ClockOutcome, FORMAT, FaultTruth, Outcome, Stamps, StreamOutcome, WireOutcome, noise_ns,
+    together,
 };
 use super::page;
 use super::receiver::Reading;
@@ -74,14 +75,14 @@ pub struct Ended {
 pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     privilege::acquire()?;
     let tried = || -> Result<()> {
-        let testbed = Testbed::build(&testbed_config(&Asked::wire()))?;
+        let testbed = Testbed::build(&testbed_config(&DeviceRequest::wire()))?;
         let open = || Departures::open(CLIENT_INTERFACE, 1, 64, Stamping::Driver).map(drop);
         testbed.client().enter(open)
     };
     let (stamping, why_not) = match choice {
         StampChoice::Driver => tried().map(|()| (Stamping::Driver, None))?,
         StampChoice::Socket => (Stamping::Socket, None),
-        StampChoice::None => (Stamping::Nobody, None),
+        StampChoice::None => (Stamping::Off, None),
         StampChoice::Best => match tried() {
             Ok(()) => (Stamping::Driver, None),
             Err(why) => (Stamping::Socket, Some(format!("{why:#}"))),
@@ -91,7 +92,7 @@ pub fn stamping(choice: StampChoice) -> Result<(Stamping, Stamps)> {
     let sending = match stamping {
         Stamping::Driver => "tc egress, before the queueing discipline and the driver",
         Stamping::Socket => "packet socket, as the driver is given the frame",
-        Stamping::Nobody => "none",
+        Stamping::Off => "none",
     };
     let pair = [sending.to_owned(), String::new()];
     // (No card's clock is read: the lab's links have none.)
@@ -125,25 +126,25 @@ fn instrument(
 /// # Errors
 /// When the device cannot be started, or an interface fails.
 pub(super) fn through(
-    asked: &Asked,
+    request: &DeviceRequest,
     streams: &[StreamSettings],
     (instrument, wait): (Instrument, Span),
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
-    if let Some(receiver) = asked.receiver {
-        return between_hosts(asked, receiver, (streams, instrument, wait), rows, (lines, stop));
+    if let Some(receiver) = request.receiver {
+        return between_hosts(request, receiver, (streams, instrument, wait), rows, (lines, stop));
     }
-    let config = testbed_config(asked);
+    let config = testbed_config(request);
     let mut testbed = Testbed::build(&config)?;
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
     let played = (|| {
-        let device = Device::start(asked, &testbed, &timed, stop)?;
+        let device = Device::start(request, &testbed, &timed, stop)?;
         if matches!(instrument.transmit, Transmit::Live { .. }) {
             testbed.receive_by_napi()?;
         }
         let ends = of_testbed(&testbed, &config)?;
-        let stay = asked.longest_stay();
+        let stay = request.longest_stay();
         let apart = &device.threads()?[..];
         let run = new_run();
         let trial = Trial { ends: &ends, streams, instrument, stay, apart, run, wait, rows };
@@ -158,14 +159,14 @@ pub(super) fn through(
 
 /// The same through a device between this host and a receiver on another one.
 fn between_hosts(
-    asked: &Asked,
+    request: &DeviceRequest,
     receiver: SocketAddr,
     (streams, instrument, wait): (&[StreamSettings], Instrument, Span),
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
-    let config = testbed_config(asked);
-    let remote = RemoteEnd::connect(receiver, asked.is_transparent())?;
+    let config = testbed_config(request);
+    let remote = RemoteEnd::connect(receiver, request.is_transparent())?;
     let mut client = HostSide::build(&config, 0)?;
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
     let played = (|| {
@@ -247,9 +248,9 @@ fn calibrated(
     let length = Span::from_secs_f64(config.calibration.min(config.seconds));
     let short: Vec<StreamSettings> =
         streams.iter().map(|stream| StreamSettings { length, ..stream.clone() }).collect();
-    let asked = Asked::wire();
+    let request = DeviceRequest::wire();
     let wait = Span::from_secs_f64(config.wait);
-    let seen = through(&asked, &short, (instrument, wait), None, (None, stop))
+    let seen = through(&request, &short, (instrument, wait), None, (None, stop))
         .context("calibration over the bare wire")?
         .0;
     let mut sum = Outcome { directions: directions(&seen, &short), ..Outcome::default() };
@@ -277,8 +278,8 @@ pub fn run(
 ) -> Result<Ended> {
     config.check()?;
     let streams = config.streams()?;
-    let asked = Asked::new(config)?;
-    if let Some(external) = &asked.external {
+    let request = DeviceRequest::new(config)?;
+    if let Some(external) = &request.external {
         privilege::acquire_root("dut external")?;
         let here = external.interfaces().into_iter().filter(|it| !it.is_empty());
         here.into_iter().try_for_each(|it| ensure_lendable(it))?;
@@ -296,7 +297,7 @@ pub fn run(
     let rows = rows.transpose()?;
     let wait = Span::from_secs_f64(config.wait);
     let (seen, device) =
-        through(&asked, &streams, (instrument, wait), rows.as_ref(), (lines, stop))?;
+        through(&request, &streams, (instrument, wait), rows.as_ref(), (lines, stop))?;
     let mut outcome = Outcome {
         format: FORMAT.to_owned(),
         version: tool::version().to_owned(),

@@ -33,7 +33,7 @@ pub struct RunRecord<'a> {
     /// The round trips of the original, where they are played.
     pub round_trips: Option<RoundTripsOutcome>,
     /// The warnings before the traffic began.
-    pub said: &'a [String],
+    pub early_warnings: &'a [String],
     /// The original's part, where it was observed packet by packet.
     pub original: Option<&'a Original>,
 }

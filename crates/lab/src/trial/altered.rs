@@ -96,13 +96,13 @@ pub fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::{self, Asked};
+    use super::super::source::{self, EstimateRequest};
     use super::*;
 
     #[test]
     fn a_bit_rate_is_kept_by_playing_a_part_of_the_time() {
-        let asked = Asked { interval_s: Some(20.0), ..Asked::of(Vec::new()) };
-        let model = source::model(&asked, &mut |_| {}).expect("the embedded records").model;
+        let request = EstimateRequest { interval_s: Some(20.0), ..EstimateRequest::of(Vec::new()) };
+        let model = source::model(&request, &mut |_| {}).expect("the embedded records").model;
         let mut long = model.clone();
         for interval in &mut long.intervals {
             (interval.start_s, interval.duration_s) =
@@ -117,8 +117,8 @@ mod tests {
         fit(&mut by_volume, Keep::Volume);
         assert!((by_volume.generation.time_divisor - 10.0).abs() < 1e-9);
         assert_eq!(by_volume.bytes(), long.bytes());
-        let told = fit(&mut long, Keep::Bitrate).expect("a part of it is played");
-        assert!(told.contains("1/10.00"), "{told}");
+        let message = fit(&mut long, Keep::Bitrate).expect("a part of it is played");
+        assert!(message.contains("1/10.00"), "{message}");
         long.check().expect("a sound model");
         assert!((long.duration_s() - FIT_S).abs() < 1e-6);
         assert_eq!(long.generation.time_divisor, 1.0);
@@ -134,8 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_in_which_nothing_happens_is_refused() {
-        let mut late = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
+    fn a_beginning_without_traffic_is_refused() {
+        let mut late =
+            source::model(&EstimateRequest::of(Vec::new()), &mut |_| {}).expect("a model").model;
         late.intervals[0].flows = 0;
         late.intervals[0].sessions = 0.0;
         let begins = late.intervals[1].start_s;

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_overlap_or_follow_or_pause_as_sessions_do_are_no_matter() {
+    fn inputs_that_overlap_or_follow_closely_cause_no_warning() {
         for fine in [
             &[][..],
             &[(5, 9)],

@@ -3,7 +3,7 @@
 use nilometer_likeness::Verdict;
 
 use super::outcome::Outcome;
-use super::telling;
+use super::run_story;
 use nilometer_report::enough;
 
 /// What of the original's TCP has to be played, for `--check`.
@@ -95,8 +95,8 @@ pub fn out_of_bounds(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
     let against_the_model = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
     for figure in against_the_model {
         match figure.ratio {
-            Some(_) if enough::is_too_few(&telling::figure(figure)) && allows_few => {}
-            Some(_) if enough::is_too_few(&telling::figure(figure)) => found.push(format!(
+            Some(_) if enough::is_too_few(&run_story::figure(figure)) && allows_few => {}
+            Some(_) if enough::is_too_few(&run_story::figure(figure)) => found.push(format!(
                 "{}: {} samples are too few to judge; play longer (--duration), or an input with more \
                  connections",
                 figure.name, figure.count

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_forwarded_has_a_delay() {
+    fn only_forwarded_packets_have_a_delay() {
         let observation = OffloadObservation { log: None, origin: Instant::now() };
         let mut by_path = DelaysByPath::new(observation, 0);
         for fate in [Fate::Forwarded, Fate::Lost, Fate::Corrupted] {

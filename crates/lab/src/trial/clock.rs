@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silences_of_more_than_an_hour_are_cut_to_what_parts_sessions() {
+    fn silences_of_more_than_an_hour_are_cut_to_the_session_gap() {
         let day = 86_400;
         let seconds = [10, 11, 11 + 3_600, 11 + day, 12 + day, 20 + 3 * day];
         let clock = Clock::of(seconds.into_iter(), 60.0);
@@ -78,8 +78,8 @@ mod tests {
         assert_eq!([at(3_650), at(30_000), at(10 + day)], [3_650, 3_673, 3_673]);
         assert!((0..4 * day).step_by(997).map(at).is_sorted());
         assert_eq!(clock.at(20 * SECOND_NS + 5) % SECOND_NS, 5);
-        let told = clock.warning().expect("two silences").to_string();
-        assert!(told.starts_with("2 silences") && told.contains("71 h"), "{told}");
+        let message = clock.warning().expect("two silences").to_string();
+        assert!(message.starts_with("2 silences") && message.contains("71 h"), "{message}");
         assert_eq!(Clock::of([1, 2, 3_000].into_iter(), 60.0).warning(), None);
         assert_eq!(Clock::default().at(7), 7);
     }

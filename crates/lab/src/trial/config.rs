@@ -473,7 +473,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_says_the_defaults() {
+    fn the_template_contains_the_defaults() {
         let parsed: LabConfig = toml::from_str(TEMPLATE).expect("the template parses");
         assert_eq!(parsed, LabConfig::default());
         parsed.check().expect("the defaults are sound");

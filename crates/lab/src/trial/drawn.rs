@@ -18,7 +18,7 @@ use nilometer_wire::packet::{IpPacket, Transport};
 use super::clock::Clock;
 use super::input_warning::InputWarning;
 use super::part::{Chosen, Spread};
-use super::source::{Asked, BOUND_S};
+use super::source::{BOUND_S, EstimateRequest};
 use super::stamps::Stamps;
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{Progress, read_packets};
@@ -31,7 +31,7 @@ const SPREAD_PACKETS_MAX: usize = 1 << 23;
 /// Reads packets by the clock of the original.
 pub struct Reader<'a> {
     /// The inputs.
-    pub asked: &'a Asked,
+    pub request: &'a EstimateRequest,
     /// The original's own clock.
     pub clock: &'a Clock,
 }
@@ -52,9 +52,9 @@ impl Reader<'_> {
         progress: &mut dyn FnMut(&Progress<'_>),
         mut take: impl FnMut(u64, &IpPacket),
     ) -> Result<()> {
-        let mut stamps = Stamps::of(self.asked.rate);
+        let mut stamps = Stamps::of(self.request.rate);
         let watch = &mut |ns, packet: &IpPacket| take(self.clock.at(stamps.next(ns)), packet);
-        read_packets(&self.asked.inputs, false, progress, watch)?;
+        read_packets(&self.request.inputs, false, progress, watch)?;
         Ok(())
     }
 }
@@ -86,7 +86,7 @@ fn observe_within(
     if let Some(Spread { share, lead_ns }) = chosen.spread() {
         let all = survey(reader, [0, u64::MAX], progress)?;
         let begins_ns = [between_ns[0], lead_ns];
-        let drawn = Drawn::spread(&all, bound_ns(reader.asked), begins_ns, share);
+        let drawn = Drawn::spread(&all, bound_ns(reader.request), begins_ns, share);
         if drawn.drawn.connections > limits.connections || drawn.drawn.steps > limits.steps {
             bail!(
                 "--spread draws {} connections with {} steps, and a model holds {} and {}: give a shorter --duration",
@@ -110,7 +110,7 @@ fn observe_within(
     }
     drop(observed);
     let all = survey(reader, between_ns, progress)?;
-    let drawn = Drawn::within(&all, bound_ns(reader.asked), limits);
+    let drawn = Drawn::within(&all, bound_ns(reader.request), limits);
     if drawn.drawn.sessions == 0 {
         bail!(
             "each session of the part has more than {} connections or {} steps, which is what a model holds: give a \
@@ -146,21 +146,21 @@ pub fn scale_beside(observed: &mut Observed, drawn: &Drawn) {
 /// Connections of flow records, in the order of their starts; where they are drawn from all, the draw of them.
 pub fn of_connections(
     all: Vec<Connection>,
-    asked: &Asked,
+    request: &EstimateRequest,
     chosen: &Chosen,
 ) -> (Vec<Connection>, Option<Drawn>) {
     let Some(Spread { share, lead_ns }) = chosen.spread() else { return (all, None) };
     let briefs: Vec<Brief> = all.iter().map(Brief::from).collect();
     let begins_ns = [chosen.between_ns()[0], lead_ns];
-    let drawn = Drawn::spread(&briefs, bound_ns(asked), begins_ns, share);
+    let drawn = Drawn::spread(&briefs, bound_ns(request), begins_ns, share);
     let mut moved: Vec<Connection> =
         all.into_iter().filter_map(|one| drawn.connection(one)).collect();
     moved.sort_by_key(|one| (one.start_ns, one.client, one.server));
     (moved, Some(drawn))
 }
 
-fn bound_ns(asked: &Asked) -> u64 {
-    (asked.bound_s.unwrap_or(BOUND_S) * 1e9) as u64
+fn bound_ns(request: &EstimateRequest) -> u64 {
+    (request.bound_s.unwrap_or(BOUND_S) * 1e9) as u64
 }
 
 /// The connections that form sessions, from one moment on and before another, ns since 1970.
@@ -265,8 +265,8 @@ mod tests {
     }
 
     fn drawn_of(limits: DrawLimits, wanted: &Wanted) -> (Draw, Chosen) {
-        let (asked, clock) = (Asked::of(vec![EMBEDDED.into()]), Clock::default());
-        let reader = Reader { asked: &asked, clock: &clock };
+        let (request, clock) = (EstimateRequest::of(vec![EMBEDDED.into()]), Clock::default());
+        let reader = Reader { request: &request, clock: &clock };
         let chosen = volume(&reader).choose(wanted);
         let draw = observe_within(limits, &reader, &chosen, &mut |_| {}).expect("observed");
         (draw, chosen)
@@ -296,8 +296,8 @@ mod tests {
         let since_s = |one: &Connection| (one.start_ns - chosen.between_ns()[0]) as f64 / 1e9;
         let late = draw.observed.connections.iter().filter(|one| since_s(one) > 9.0).count();
         assert!(late > draw.observed.connections.len() / 8, "{late} begin in the last quarter");
-        let told = draw.warning.expect("a draw says so").to_string();
-        assert!(told.contains("sessions are drawn for a run of 12.0 s"), "{told}");
+        let message = draw.warning.expect("a draw says so").to_string();
+        assert!(message.contains("sessions are drawn for a run of 12.0 s"), "{message}");
     }
 
     #[test]
@@ -305,8 +305,8 @@ mod tests {
         let (whole, _) = drawn_of(limits(), &Wanted::default());
         let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
         let (draw, chosen) = drawn_of(limits(), &wanted);
-        let asked = Asked::of(Vec::new());
-        let (moved, drawn) = of_connections(whole.observed.connections.clone(), &asked, &chosen);
+        let request = EstimateRequest::of(Vec::new());
+        let (moved, drawn) = of_connections(whole.observed.connections.clone(), &request, &chosen);
         assert!(moved.is_sorted_by_key(|one| one.start_ns));
         let [begins_ns, ends_ns] = chosen.between_ns();
         let of = |list: &[Connection]| -> Vec<_> {
@@ -320,12 +320,12 @@ mod tests {
         assert_eq!(drawn.expect("a draw").drawn.connections, moved.len() as u64);
         let (_, whole_is_played) = drawn_of(limits(), &Wanted::default());
         let (same, drawn) =
-            of_connections(whole.observed.connections.clone(), &asked, &whole_is_played);
+            of_connections(whole.observed.connections.clone(), &request, &whole_is_played);
         assert!(drawn.is_none() && same.len() == whole.observed.connections.len());
     }
 
     #[test]
-    fn what_is_not_tcp_is_counted_by_the_share_of_tcp_that_is_observed() {
+    fn traffic_beside_tcp_is_scaled_by_the_observed_share_of_tcp() {
         let bin = |packets, octets| Bin { packets, octets };
         let mut observed = Observed { tcp: bin(1, 250), ..Observed::default() };
         (observed.udp, observed.others) = (bin(40, 4_000), bin(8, 80));
@@ -338,8 +338,8 @@ mod tests {
 
     #[test]
     fn a_spread_that_no_model_holds_is_refused() {
-        let (asked, clock) = (Asked::of(vec![EMBEDDED.into()]), Clock::default());
-        let reader = Reader { asked: &asked, clock: &clock };
+        let (request, clock) = (EstimateRequest::of(vec![EMBEDDED.into()]), Clock::default());
+        let reader = Reader { request: &request, clock: &clock };
         let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
         let chosen = volume(&reader).choose(&wanted);
         let few = DrawLimits { connections: 10, steps: 1 << 40 };
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_table_holds_is_drawn_from_and_said() {
+    fn an_input_larger_than_the_table_is_sampled_with_a_warning() {
         let (whole, _) = drawn_of(limits(), &Wanted::default());
         let all = whole.observed.connections.len() as u64;
         let few = DrawLimits { connections: all / 3, steps: 1 << 40 };

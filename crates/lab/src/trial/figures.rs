@@ -163,7 +163,7 @@ mod tests {
 
     /// Of two samples of one law the median differs by more than the noise in about 5 of 100 cases.
     #[test]
-    fn noise_is_what_chance_gives() {
+    fn noise_is_the_difference_by_chance() {
         let sample = |seed| {
             let mut rng = Rng::new(seed, 1, 0);
             let mut values: Vec<u64> =
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_nothing() {
+    fn empty_data_give_no_figures() {
         assert_eq!(quantile(&[], 0.5), None);
         let empty = share("loss", [(0, 0), (1, 2)]);
         assert_eq!((empty.first, empty.difference, empty.noise), (None, None, None));

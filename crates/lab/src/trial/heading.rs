@@ -122,21 +122,21 @@ fn hosts(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<Fact> {
     if account.config.clock == Clock::Real {
         let [p50, p99, p99_9, max] =
             [lateness.p50, lateness.p99, lateness.p99_9, lateness.max].map(|ns| ns as f64 / 1e3);
-        let told = format!(
+        let sentence = format!(
             "p50 {p50:.0} µs, p99 {p99:.0} µs, p99.9 {p99_9:.0} µs, at most {max:.0} µs; {late} of {} more than {} ms",
             lateness.count,
             hosts.late_bound_ns / 1_000_000
         );
-        facts.push(fact("lateness of the hosts' events", told));
+        facts.push(fact("lateness of the hosts' events", sentence));
     }
     let received = hosts.client.received + hosts.server.received;
     facts.push(fact("frames that hosts received", received.to_string()));
     if let Some(replay) = &hosts.replay {
-        let told = format!(
+        let sentence = format!(
             "{} frames after {} inputs, {} differences ({} inputs not kept)",
             replay.frames, replay.inputs, replay.differences, replay.left_out
         );
-        facts.push(fact("hosts repeated in virtual time", told));
+        facts.push(fact("hosts repeated in virtual time", sentence));
     }
     facts
 }

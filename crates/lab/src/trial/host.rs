@@ -96,7 +96,11 @@ pub enum HostWarning {
 
 /// Warnings about this host, from the connections that were started over the wire, by their place among them, and
 /// from the plan.
-pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<HostWarning> {
+pub fn host_warnings(
+    plan: &Plan,
+    head: &[PlannedConnection],
+    executions: &[Execution],
+) -> Vec<HostWarning> {
     let mut late_ns: Vec<u64> = { executions.iter() }
         .filter(|done| !matches!(done.outcome, Outcome::NotStarted))
         .map(|done| done.started_ns.saturating_sub(head[done.index as usize].start.as_nanos()))
@@ -180,13 +184,14 @@ mod tests {
     use nilometer_conversation::{Act, Side, Step};
 
     use crate::trial::part::Wanted;
-    use crate::trial::source::{self, Asked};
+    use crate::trial::source::{self, EstimateRequest};
     use crate::trial::{original, planning};
     use nilometer_files::input::source::EMBEDDED;
     use nilometer_traffic::vector_plan::Draw;
 
     fn plan() -> Plan {
-        let model = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
+        let model =
+            source::model(&EstimateRequest::of(Vec::new()), &mut |_| {}).expect("a model").model;
         planning::plan(&model, Draw::Seed(1), 1).expect("a plan")
     }
 
@@ -203,19 +208,19 @@ mod tests {
     }
 
     fn texts(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<String> {
-        told(plan, head, executions).iter().map(HostWarning::to_string).collect()
+        host_warnings(plan, head, executions).iter().map(HostWarning::to_string).collect()
     }
 
     #[test]
-    fn what_is_late_over_the_wire_is_told_before_the_run() {
+    fn late_starts_over_the_wire_are_warned_of_before_the_run() {
         let mut plan = plan();
         plan.gaps = plan.gaps.scaled(0.1);
         let head = &plan.connections[..400];
-        let said = |late_ns: fn(u32) -> u64| texts(&plan, head, &executions(head, late_ns));
-        assert_eq!(said(|_| 1_000), [""; 0], "a microsecond");
-        let of_hundred = said(|at| if at % 50 == 0 { 8_000_000 } else { 1_000 });
+        let warned = |late_ns: fn(u32) -> u64| texts(&plan, head, &executions(head, late_ns));
+        assert_eq!(warned(|_| 1_000), [""; 0], "a microsecond");
+        let of_hundred = warned(|at| if at % 50 == 0 { 8_000_000 } else { 1_000 });
         assert!(of_hundred.len() == 1 && of_hundred[0].contains("8.0 ms late"), "{of_hundred:?}");
-        let of_all = said(|_| 4_000_000);
+        let of_all = warned(|_| 4_000_000);
         let share = 100.0 * plan.gaps.cdf(0.004);
         assert!(share > 100.0 * TOO_SHORT, "{share} % of the gaps are below 4 ms");
         assert!(of_all[0].contains(&format!("{share:.0} % of the plan's gaps")), "{of_all:?}");
@@ -223,20 +228,20 @@ mod tests {
     }
 
     #[test]
-    fn seconds_far_busier_than_the_calibration_are_told() {
+    fn seconds_far_busier_than_the_calibration_are_warned_of() {
         let mut plan = plan();
         let head = plan.connections[..10].to_vec();
         let end = plan.connections.last().expect("connections").start;
         let busy = PlannedConnection { start: end, ..head[0] };
         plan.connections.extend(std::iter::repeat_n(busy, 5_000));
-        let said = texts(&plan, &head, &executions(&head, |_| 1_000));
-        assert!(said.len() == 1 && said[0].contains("was not tried"), "{said:?}");
+        let warned = texts(&plan, &head, &executions(&head, |_| 1_000));
+        assert!(warned.len() == 1 && warned[0].contains("was not tried"), "{warned:?}");
     }
 
     #[test]
-    fn rates_beyond_what_was_tried_and_transfers_that_took_longer_are_told() {
-        let asked = Asked::of(vec![EMBEDDED.into()]);
-        let learnt = original::learn(&asked, &Wanted::default(), &mut |_| {}).expect("packets");
+    fn untried_rates_and_slower_transfers_are_warned_of() {
+        let request = EstimateRequest::of(vec![EMBEDDED.into()]);
+        let learnt = original::learn(&request, &Wanted::default(), &mut |_| {}).expect("packets");
         let (estimate, _) = learnt.expect("packets");
         let mut plan = planning::plan(&estimate.model, Draw::Exact, 1).expect("a plan");
         let head = plan.connections[..400].to_vec();
@@ -244,9 +249,9 @@ mod tests {
         let end = plan.connections.last().expect("connections").start;
         let bulk = PlannedConnection { start: end, script: None, size_bytes: 3 << 30, ..head[0] };
         plan.connections.push(bulk);
-        let said = texts(&plan, &head, &executions(&head, |_| 1_000));
-        assert!(tried < 1e8 && said.len() == 1);
-        assert!(said[0].contains("asks for up to 257"), "{said:?}");
+        let warned = texts(&plan, &head, &executions(&head, |_| 1_000));
+        assert!(tried < 1e8 && warned.len() == 1);
+        assert!(warned[0].contains("asks for up to 257"), "{warned:?}");
         plan.connections.pop();
 
         let act = Act::Send { bytes: 100_000, segments: 70, took_ns: 80_000_000 };
@@ -262,7 +267,7 @@ mod tests {
             texts(&plan, &head, &done)
         };
         assert_eq!(times(1.05), [""; 0]);
-        let said = times(1.5);
-        assert!(said.len() == 1 && said[0].contains("took 1.50 times as long"), "{said:?}");
+        let warned = times(1.5);
+        assert!(warned.len() == 1 && warned[0].contains("took 1.50 times as long"), "{warned:?}");
     }
 }

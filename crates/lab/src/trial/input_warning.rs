@@ -171,10 +171,10 @@ pub fn texts<const N: usize>(found: [Option<InputWarning>; N]) -> impl Iterator<
 }
 
 fn shares(of: &[(&str, f64)]) -> String {
-    let said = of
+    let phrases = of
         .iter()
         .map(|(name, share)| format!("{:.1} % of the part's bytes are {name}", 100.0 * share));
-    said.collect::<Vec<_>>().join(" and ")
+    phrases.collect::<Vec<_>>().join(" and ")
 }
 
 fn moment(ns: u64) -> String {

@@ -208,12 +208,12 @@ impl RunObservations<'_> {
         }
         let mut metered = joined.iter().filter(|joined| completed[joined.index as usize]);
         let is_exact = |joined: &Joined| {
-            let asked = request(joined.index);
+            let planned_request = request(joined.index);
             let request_bytes = match planned(joined.index).script {
                 Some(_) => planned(joined.index).request_bytes,
-                None => asked.bytes,
+                None => planned_request.bytes,
             };
-            joined.payload == asked.size_bytes && joined.request == request_bytes
+            joined.payload == planned_request.size_bytes && joined.request == request_bytes
         };
         !by_meter || metered.all(is_exact)
     }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_what_the_sums_say() {
+    fn the_cause_of_lateness_is_read_from_the_sums() {
         let real_time = || client(Class::RealTime, true, 0.0);
         for (found, words) in [
             (cause(&real_time(), 3.0, 50.0), "A hypervisor took away 3.0 %"),

@@ -88,7 +88,7 @@ mod tests {
 
     /// Each counter goes to the direction of the packets that it counts.
     #[test]
-    fn losses_are_told_by_direction_and_the_rest_is_said() {
+    fn losses_are_reported_by_direction_with_an_unexplained_rest() {
         let port = |name: &str| PortTally { name: name.to_owned(), ..PortTally::default() };
         let mut lost = counted("ring_full", 1);
         lost.insert("unsent".to_owned(), 2);

@@ -6,7 +6,7 @@
 
 use anyhow::{Result, bail};
 use nilometer_conversation::drawn::Amount;
-use nilometer_conversation::{Connection, Telling};
+use nilometer_conversation::{Connection, RecordDetail};
 use nilometer_likeness::Observed;
 use nilometer_traffic::estimate::Estimate;
 use nilometer_traffic::model::{Input, Origin};
@@ -18,7 +18,7 @@ use super::drawn::{self, Reader};
 use super::input_warning::{InputWarning, texts};
 use super::part::{Part, Volume, Wanted};
 use super::refusal::no_tcp_packet;
-use super::source::{Asked, BOUND_S, file_name};
+use super::source::{BOUND_S, EstimateRequest, file_name};
 use super::stamps::Stamps;
 use nilometer_files::input::contents::Contents;
 use nilometer_files::input::observe::{is_pipe, one_sided};
@@ -41,7 +41,7 @@ pub struct Original {
     /// Bytes of all IP packets of the inputs, of any protocol, in the part or not.
     pub input_octets: u64,
     /// Which fields its records have, where it was observed from records and not from packets.
-    pub telling: Option<Telling>,
+    pub detail: Option<RecordDetail>,
     /// All of the part, where it has more than can be played, and the rest was observed.
     pub whole: Option<Amount>,
 }
@@ -76,15 +76,15 @@ pub(super) fn beside_tcp(observed: &Observed) -> Option<InputWarning> {
 /// # Errors
 /// Where an input cannot be read, the packets have no usable clock, or the part holds no TCP.
 pub fn learn(
-    asked: &Asked,
+    request: &EstimateRequest,
     wanted: &Wanted,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Option<(Estimate, Original)>> {
-    if asked.inputs.iter().any(|input| is_pipe(input)) {
+    if request.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(None);
     }
     let (mut volume, mut contents) = (Volume::default(), Contents::default());
-    let mut stamps = Stamps::of(asked.rate);
+    let mut stamps = Stamps::of(request.rate);
     let taken = &mut |ns, packet: &IpPacket| {
         contents.take(packet);
         let at_ns = stamps.next(ns);
@@ -93,7 +93,7 @@ pub fn learn(
             volume.add(at_ns, packet.ip_bytes.into());
         }
     };
-    let summary = read_packets(&asked.inputs, true, progress, taken)?;
+    let summary = read_packets(&request.inputs, true, progress, taken)?;
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let is_unstamped = stamps.is_unstamped();
     if volume.span_ns().is_none() && !is_unstamped {
@@ -103,7 +103,7 @@ pub fn learn(
         let names: Vec<&str> = summary.inputs.iter().map(|input| input.name.as_str()).collect();
         bail!(no_tcp_packet(&names.join(" "), &summary, &contents));
     }
-    match asked.rate {
+    match request.rate {
         None if is_unstamped => bail!(
             "{}: its packets have no usable clock (stamps of 0); --rate PACKETS_PER_SECOND plays them evenly spaced",
             names.join(", ")
@@ -114,20 +114,20 @@ pub fn learn(
         ),
         _ => {}
     }
-    let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
+    let clock = volume.clock(request.bound_s.unwrap_or(BOUND_S));
     let volume = volume.by(&clock);
     let Some((first_ns, _)) = volume.span_ns() else { return Ok(None) };
     let chosen = volume.choose(wanted);
     let part = chosen.part;
     let [begins_ns, _] = chosen.between_ns();
-    let reader = Reader { asked, clock: &clock };
+    let reader = Reader { request, clock: &clock };
     let drawn = drawn::observe(&reader, &chosen, progress)?;
     let observed = drawn.observed;
     chosen.holds(observed.connections.len(), "TCP packet")?;
     let mut warnings = summary.warnings.clone();
     warnings.extend(texts([
         clock.warning(),
-        asked.rate.map(|rate| InputWarning::NoClock { rate }),
+        request.rate.map(|rate| InputWarning::NoClock { rate }),
         chosen.warning(),
         drawn.warning,
         records_left(summary.flow_records),
@@ -135,26 +135,27 @@ pub fn learn(
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(texts([lost(&observed), no_payload(&observed), beside_tcp(&observed)]));
     let original =
-        Original { observed, part, input_octets: summary.bytes, telling: None, whole: drawn.whole };
-    let vectors = vectors(asked, &original, &original.observed.connections, [first_ns, begins_ns]);
-    let estimate = estimate(asked, &summary, &original, (vectors, warnings));
+        Original { observed, part, input_octets: summary.bytes, detail: None, whole: drawn.whole };
+    let vectors =
+        vectors(request, &original, &original.observed.connections, [first_ns, begins_ns]);
+    let estimate = estimate(request, &summary, &original, (vectors, warnings));
     Ok(Some((estimate, original)))
 }
 
 /// The joint table of connections as they are to be played, where the original and its part begin then, ns since 1970.
 pub(super) fn vectors(
-    asked: &Asked,
+    request: &EstimateRequest,
     original: &Original,
     connections: &[Connection],
     begins_ns: [u64; 2],
 ) -> Vectors {
-    let bound_s = asked.bound_s.unwrap_or(BOUND_S);
+    let bound_s = request.bound_s.unwrap_or(BOUND_S);
     Vectors::of(connections, begins_ns, original.part.seconds, (bound_s * 1e9) as u64)
 }
 
 /// The model of a table, and warnings about it.
 pub(super) fn estimate(
-    asked: &Asked,
+    request: &EstimateRequest,
     summary: &FlowSummary,
     original: &Original,
     (vectors, warnings): (Vectors, Vec<String>),
@@ -168,8 +169,8 @@ pub(super) fn estimate(
     let options = VectorModelOptions {
         tool: tool::tool(),
         origin: Origin { description: names.join(", "), synthetic: names == [EMBEDDED], inputs },
-        bound_s: asked.bound_s.unwrap_or(BOUND_S),
-        pools: [asked.clients.clone(), asked.servers.clone()],
+        bound_s: request.bound_s.unwrap_or(BOUND_S),
+        pools: [request.clients.clone(), request.servers.clone()],
         other_octets: original.observed.beside_tcp_octets(),
     };
     let model = vector_model::model(vectors, options);

@@ -230,7 +230,7 @@ impl From<&FaultSeen> for FaultOutcome {
         let FaultCounts { received, sent, lost, corrupted, duplicated, reordered, discarded } =
             seen.counts;
         FaultOutcome {
-            faults: seen.paths.told(),
+            faults: seen.paths.description(),
             received,
             sent,
             lost,

@@ -221,8 +221,8 @@ mod tests {
         let part: Part = "120+60".parse().expect("a part");
         assert_eq!(part, Part { start_s: 120.0, seconds: 60.0 });
         for wrong in ["120", "60s", "a+b", "-1+60", "0+0.1", "nan+60", ""] {
-            let said = wrong.parse::<Part>().expect_err(wrong).to_string();
-            assert!(said.contains("START+LENGTH"), "{said}");
+            let message = wrong.parse::<Part>().expect_err(wrong).to_string();
+            assert!(message.contains("START+LENGTH"), "{message}");
         }
     }
 

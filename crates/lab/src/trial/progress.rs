@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::leg::LegLive;
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::input::records::Progress;
-use nilometer_files::said::plain;
+use nilometer_files::terminal::plain;
 
 /// How often a display is drawn.
 const TICK: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use nilometer_conversation::headers::without_time_stamps;
 use nilometer_conversation::one_exchange::{one_exchange, within};
-use nilometer_conversation::{Connection, Telling, joined};
+use nilometer_conversation::{Connection, RecordDetail, joined};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::record::{TCP, UDP};
 use nilometer_likeness::observed::{Bin, CONNECTIONS_MAX};
@@ -24,7 +24,7 @@ use super::drawn;
 use super::input_warning::{InputWarning, texts};
 use super::original::{self, Original, beside_tcp};
 use super::part::{Volume, Wanted};
-use super::source::{Asked, BOUND_S};
+use super::source::{BOUND_S, EstimateRequest};
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
 
@@ -69,7 +69,7 @@ impl Records {
     }
 
     /// Laws, and why, where their connections cannot be played.
-    fn only_laws(&self, telling: Telling) -> Option<Learnt> {
+    fn only_laws(&self, detail: RecordDetail) -> Option<Learnt> {
         let all = self.tcp.len();
         let why = match () {
             () if self.is_too_many => Some(format!("more than {RECORDS_MAX} TCP flow records")),
@@ -78,7 +78,7 @@ impl Records {
                 "{} of {all} TCP records are of one packet in {} or fewer",
                 self.sampled, self.sampling_max
             )),
-            () if !telling.flags => {
+            () if !detail.flags => {
                 let bare = self.tcp.iter().filter(|record| record.tcp_flags == 0).count();
                 Some(format!("{bare} of {all} TCP records have no TCP flags"))
             }
@@ -99,28 +99,28 @@ fn add(bin: &mut Bin, packets: u64, octets: u64) {
 /// # Errors
 /// Where an input cannot be read, or the part holds no TCP.
 pub fn learn(
-    asked: &Asked,
+    request: &EstimateRequest,
     wanted: &Wanted,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Learnt> {
     let mut records = Records::default();
     let options =
         FlowOptions { repairs: true, counts_connections: false, ..FlowOptions::default() };
-    let summary = read_flows(&asked.inputs, &options, progress, &mut |record| {
+    let summary = read_flows(&request.inputs, &options, progress, &mut |record| {
         records.take(record);
         Ok(())
     })?;
-    let telling = Telling::of(&records.tcp);
-    if let Some(laws) = records.only_laws(telling) {
+    let detail = RecordDetail::of(&records.tcp);
+    if let Some(laws) = records.only_laws(detail) {
         return Ok(laws);
     }
-    let mut all = joined(&records.tcp, telling, None);
-    if !telling.payload {
+    let mut all = joined(&records.tcp, detail, None);
+    if !detail.payload {
         without_time_stamps(&mut all);
     }
     let mut volume = Volume::default();
     all.iter().for_each(|one| spread(one, &mut volume));
-    let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
+    let clock = volume.clock(request.bound_s.unwrap_or(BOUND_S));
     let at = |mut one: Connection| {
         (one.start_ns, one.end_ns) = (clock.at(one.start_ns), clock.at(one.end_ns));
         one
@@ -128,10 +128,10 @@ pub fn learn(
     let chosen = volume.by(&clock).choose(wanted);
     let between_ns = chosen.between_ns();
     let all: Vec<Connection> = all.into_iter().map(at).collect();
-    let (all, drawn) = drawn::of_connections(all, asked, &chosen);
+    let (all, drawn) = drawn::of_connections(all, request, &chosen);
     let connections: Vec<Connection> =
         { all.iter() }.filter_map(|one| within(one, between_ns)).collect();
-    let mut observed = Observed::of(connections, source(telling));
+    let mut observed = Observed::of(connections, source(detail));
     for ((second, is_udp), bin) in records.others {
         let at_ns = clock.at(second.saturating_mul(SECOND_NS));
         if drawn.is_some() || (between_ns[0]..between_ns[1]).contains(&at_ns) {
@@ -158,12 +158,12 @@ pub fn learn(
         observed,
         part: chosen.part,
         input_octets: summary.bytes,
-        telling: Some(telling),
+        detail: Some(detail),
         whole: None,
     };
     let begins_ns = [between_ns[0] - (chosen.part.start_s * 1e9) as u64, between_ns[0]];
-    let vectors = original::vectors(asked, &original, &played, begins_ns);
-    let estimate = original::estimate(asked, &summary, &original, (vectors, warnings));
+    let vectors = original::vectors(request, &original, &played, begins_ns);
+    let estimate = original::estimate(request, &summary, &original, (vectors, warnings));
     Ok(Learnt::Played(Box::new((estimate, original))))
 }
 
@@ -171,16 +171,20 @@ pub fn learn(
 /// original's records. Where these count no payload it was inferred from bytes, and the copy was given that to
 /// send; so for the copy the payload really sent is used. (Inferring it again would depend on how many
 /// acknowledgements each connection had, and would lose small requests.)
-pub fn observe(records: &[FlowRecord], telling: Telling, [origin_ns, ns]: [u64; 2]) -> Observed {
-    let all = joined(records, Telling { payload: true, ..telling }, None).into_iter();
+pub fn observe(
+    records: &[FlowRecord],
+    detail: RecordDetail,
+    [origin_ns, ns]: [u64; 2],
+) -> Observed {
+    let all = joined(records, RecordDetail { payload: true, ..detail }, None).into_iter();
     // Times are cut to the unit of the original's records, and so is the beginning.
-    let begins_ns = origin_ns - origin_ns % telling.resolution_ns;
+    let begins_ns = origin_ns - origin_ns % detail.resolution_ns;
     let between_ns = [begins_ns, origin_ns.saturating_add(ns)];
-    Observed::of(all.filter_map(|one| within(&one, between_ns)).collect(), source(telling))
+    Observed::of(all.filter_map(|one| within(&one, between_ns)).collect(), source(detail))
 }
 
-fn source(telling: Telling) -> Source {
-    Source::Records { has_flags: telling.flags, has_payload: telling.payload }
+fn source(detail: RecordDetail) -> Source {
+    Source::Records { has_flags: detail.flags, has_payload: detail.payload }
 }
 
 /// Spreads a connection's bytes over its seconds.

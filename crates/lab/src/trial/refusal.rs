@@ -28,7 +28,7 @@ impl RecordKinds {
     }
 
     /// Their names and numbers, the most frequent first.
-    fn told(&self) -> String {
+    fn listed(&self) -> String {
         let of = |protocol: u8| self.0[usize::from(protocol)];
         let named = [("TCP", of(TCP)), ("UDP", of(UDP)), ("ICMP", of(ICMP) + of(ICMP6))];
         let others = self.0.iter().sum::<u64>() - named.iter().map(|(_, count)| count).sum::<u64>();
@@ -39,8 +39,8 @@ impl RecordKinds {
 fn list<'a>(kinds: impl Iterator<Item = (&'a str, u64)>) -> String {
     let mut met: Vec<(&str, u64)> = kinds.filter(|(_, count)| *count > 0).collect();
     met.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told: Vec<String> = met.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    if told.is_empty() { "nothing else".to_owned() } else { told.join(", ") }
+    let listed: Vec<String> = met.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    if listed.is_empty() { "nothing else".to_owned() } else { listed.join(", ") }
 }
 
 /// Captures without a TCP packet that could be played.
@@ -112,7 +112,7 @@ pub fn no_model(names: &str, error: &EstimateError, kinds: &RecordKinds, packets
     let advice = match error {
         EstimateError::NoTcp(_) => format!(
             "; there are {}, which no lab plays: `nilometer flows {names}` counts them, and -o writes their records",
-            kinds.told()
+            kinds.listed()
         ),
         EstimateError::NoneEnters(_) if packets => {
             "; `lab run` without --fit, --harpoon and --interval plays \
@@ -134,13 +134,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_says_what_there_was_and_what_to_do() {
+    fn each_refusal_states_the_input_and_a_remedy() {
         let pcap = FlowSummary { format: "pcap".to_owned(), ..FlowSummary::default() };
         let summary = FlowSummary { packets: 7, ..pcap.clone() };
         let templates = "23 sets of records were skipped, for their templates never came";
         let skipped =
             FlowSummary { warnings: vec![templates.to_owned()], ..FlowSummary::default() };
-        let told = |summary: &FlowSummary| no_tcp_packet("a.pcap", summary, &Contents::default());
+        let listed = |summary: &FlowSummary| no_tcp_packet("a.pcap", summary, &Contents::default());
         let cases: [(FlowSummary, &[&str]); 6] = [
             (pcap, &["no packet at all", "tcpdump -i any tcp"]),
             (FlowSummary::default(), &["no flow record"]),
@@ -153,14 +153,14 @@ mod tests {
             ),
         ];
         for (summary, words) in cases {
-            let line = told(&summary);
+            let line = listed(&summary);
             assert!(line.starts_with("a.pcap: no TCP to play: "), "{line}");
             assert!(words.iter().all(|word| line.contains(word)), "{words:?}: {line}");
         }
     }
 
     #[test]
-    fn records_are_told_by_their_protocols() {
+    fn records_are_counted_by_protocol() {
         let mut kinds = RecordKinds::default();
         [UDP, UDP, ICMP, ICMP6, UDP, 47].into_iter().for_each(|protocol| kinds.take(protocol));
         let line = no_model("a.nf", &EstimateError::NoTcp(6), &kinds, false);

@@ -64,7 +64,7 @@ pub fn run(
         let ended = run_once(&one, &options, stop)
             .map_err(|error| error.context(format!("run {number} of {count}")))?;
         match ended {
-            Ended::Completed(outcome) => made.push((told(&out, &outcome, bounds), *outcome)),
+            Ended::Completed(outcome) => made.push((one_run(&out, &outcome, bounds), *outcome)),
             Ended::Interrupted(_, kept) | Ended::Early(kept) if made.is_empty() => {
                 return Ok(EndedRow::Early(kept));
             }
@@ -102,7 +102,7 @@ fn beside(out: &Path, number: u32) -> PathBuf {
     out.with_file_name(name)
 }
 
-fn told(out: &Path, outcome: &Outcome, bounds: &Bounds) -> OneRun {
+fn one_run(out: &Path, outcome: &Outcome, bounds: &Bounds) -> OneRun {
     OneRun {
         directory: out.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         seed: outcome.seed,

@@ -1,6 +1,6 @@
 //! The page of several runs: what differs in how many of them, and how far the device's figures lie apart.
 
-use nilometer_likeness::Verdict as Told;
+use nilometer_likeness::Verdict as LawVerdict;
 use nilometer_stat::ConfidenceInterval;
 
 use crate::trial::over_runs::{LawOverRuns, OverRuns, Repeats};
@@ -44,18 +44,21 @@ pub fn render(all: &Repeats) -> String {
 
 /// What differs, and in how many runs; words between stars are emphasised.
 pub fn sentence(all: &Repeats) -> String {
-    let differing = |law: &&LawOverRuns| law.verdicts.contains(&Told::Differs);
+    let differing = |law: &&LawOverRuns| law.verdicts.contains(&LawVerdict::Differs);
     let runs = all.runs.len();
     let named: Vec<String> = { all.likeness.iter().filter(differing) }
         .map(|law| {
-            let times = law.verdicts.iter().filter(|told| **told == Told::Differs).count();
+            let times =
+                law.verdicts.iter().filter(|verdict| **verdict == LawVerdict::Differs).count();
             format!("{} in {times} of {runs}", law.name.replace('_', " "))
         })
         .collect();
-    let told = |law: &&LawOverRuns| {
-        law.verdicts.iter().any(|told| matches!(told, Told::Alike | Told::Differs))
+    let verdict = |law: &&LawOverRuns| {
+        law.verdicts
+            .iter()
+            .any(|verdict| matches!(verdict, LawVerdict::Alike | LawVerdict::Differs))
     };
-    match (all.likeness.iter().filter(told).count(), named.is_empty()) {
+    match (all.likeness.iter().filter(verdict).count(), named.is_empty()) {
         (0, _) if all.likeness.is_empty() => {
             format!("{runs} runs of a model were played through {}.", all.dut)
         }
@@ -97,10 +100,12 @@ fn device(all: &Repeats) -> String {
 
 fn laws(all: &Repeats) -> String {
     let row = |law: &LawOverRuns| {
-        let times = |wanted: Told| law.verdicts.iter().filter(|told| **told == wanted).count();
-        let said = [Told::Differs, Told::Alike, Told::TooFew, Told::NotPlayed];
-        let said: Vec<String> = { said.into_iter().filter(|told| times(*told) > 0) }
-            .map(|told| format!("{} × {}", times(told), word(told)))
+        let times =
+            |wanted: LawVerdict| law.verdicts.iter().filter(|verdict| **verdict == wanted).count();
+        let verdicts =
+            [LawVerdict::Differs, LawVerdict::Alike, LawVerdict::TooFew, LawVerdict::NotPlayed];
+        let verdicts: Vec<String> = { verdicts.into_iter().filter(|verdict| times(*verdict) > 0) }
+            .map(|verdict| format!("{} × {}", times(verdict), word(verdict)))
             .collect();
         let distance =
             match (law.distance.mean, law.distance.interval.map(ConfidenceInterval::ends)) {
@@ -111,7 +116,7 @@ fn laws(all: &Repeats) -> String {
                 }
                 _ => shown(&law.distance, 1.0),
             };
-        vec![law.name.replace('_', " "), said.join(", "), distance]
+        vec![law.name.replace('_', " "), verdicts.join(", "), distance]
     };
     let rows: Vec<Vec<String>> = all.likeness.iter().map(row).collect();
     tables::table("Each law over all runs", &["", "verdicts", "distance"], &rows)

@@ -25,7 +25,7 @@ use super::recorded::{self, Learnt};
 use super::round_trips::PlayedRoundTrips;
 use super::router::QUEUES_FILE;
 use super::settle;
-use super::source::{self, Asked};
+use super::source::{self, EstimateRequest};
 use super::virtual_lab;
 use super::warnings;
 use crate::device::fault::{FAULT_FILE, PATH_FILE, REAR_PATH_FILE};
@@ -97,8 +97,9 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     for (name, text) in config.as_kept(router.as_ref())? {
         directory.file(&name).write(text.as_bytes())?;
     }
-    let said = router.as_ref().map_or_else(Vec::new, |file| warnings::before(file, &plan));
-    said.iter().for_each(|warning| display.warn(warning));
+    let early_warnings =
+        router.as_ref().map_or_else(Vec::new, |file| warnings::before(file, &plan));
+    early_warnings.iter().for_each(|warning| display.warn(warning));
     let trial = Trial {
         config,
         options,
@@ -107,7 +108,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
         directory: &directory,
         router: router.as_ref(),
         round_trips: round_trips.as_ref(),
-        said: &said,
+        early_warnings: &early_warnings,
         original: original.as_ref(),
     };
     let legs = match trial.legs(&display, stop) {
@@ -126,8 +127,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     })
 }
 
-fn asked(config: &LabConfig) -> Asked {
-    Asked {
+fn request(config: &LabConfig) -> EstimateRequest {
+    EstimateRequest {
         interval_s: config.model.interval_s,
         harpoon: config.model.harpoon,
         bound_s: config.model.inter_connection_bound_s,
@@ -135,7 +136,7 @@ fn asked(config: &LabConfig) -> Asked {
         refuses_piped_packets: config.plays_vectors(),
         clients: config.traffic.clients.clone(),
         servers: config.traffic.servers.clone(),
-        ..Asked::of(config.input.clone())
+        ..EstimateRequest::of(config.input.clone())
     }
 }
 
@@ -182,30 +183,30 @@ pub fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<
 
 /// The connections of packets; where the inputs hold none, those of flow records.
 fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Learnt> {
-    let mut asked = asked(config);
-    if asked.inputs.is_empty() {
-        asked.inputs.push(EMBEDDED.into());
+    let mut request = request(config);
+    if request.inputs.is_empty() {
+        request.inputs.push(EMBEDDED.into());
     }
     let wanted = Wanted { part: config.part, duration_s: config.duration_s, spread: config.spread };
-    if let Some(learnt) = original::learn(&asked, &wanted, progress)? {
+    if let Some(learnt) = original::learn(&request, &wanted, progress)? {
         return Ok(Learnt::Played(Box::new(learnt)));
     }
     if config.rate.is_some() {
         return Ok(Learnt::Laws(None));
     }
-    if asked.inputs.iter().any(|input| is_pipe(input)) {
+    if request.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(Learnt::Laws(Some("a pipe can be read once only".to_owned())));
     }
-    recorded::learn(&asked, &wanted, progress)
+    recorded::learn(&request, &wanted, progress)
 }
 
 /// The model, fitted to the requested duration.
 fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
-    let asked = asked(config);
+    let request = request(config);
     display.reading_begins("learning the traffic");
     let mut estimate = match &config.model.file {
-        Some(path) => source::given(path, &asked)?,
-        None => source::model(&asked, &mut |progress| display.reading(progress))?,
+        Some(path) => source::given(path, &request)?,
+        None => source::model(&request, &mut |progress| display.reading(progress))?,
     };
     if config.fit {
         // Whole sessions keep their own clock; a fitted model is played by its laws.
@@ -253,7 +254,7 @@ struct Trial<'a> {
     /// The paths from the original's round trips, where they are played.
     round_trips: Option<&'a PlayedRoundTrips>,
     /// What was warned of before.
-    said: &'a [String],
+    early_warnings: &'a [String],
     /// The original's part, where it is known packet by packet.
     original: Option<&'a Original>,
 }
@@ -269,8 +270,8 @@ impl Trial<'_> {
             return Ok(Legs::Stopped);
         }
         if let Some(wire) = wire.as_ref().filter(|_| self.config.clock == Clock::Real) {
-            let told = host::told(self.plan, &head, &wire.executions);
-            told.iter().for_each(|warning| display.warn(&warning.to_string()));
+            let host_warnings = host::host_warnings(self.plan, &head, &wire.executions);
+            host_warnings.iter().for_each(|warning| display.warn(&warning.to_string()));
         }
         let name = self.config.dut.name();
         display.phase(&format!("playing {} connections through {name}", self.plan.len()));
@@ -288,10 +289,9 @@ impl Trial<'_> {
         let seconds = self.plan.end.as_secs_f64();
         let mut made = display
             .during(&live, seconds, Some(&log), || virtual_lab::play_by_clock(&leg, &live, stop))?;
-        if let Some(telling) = self.original.and_then(|original| original.telling) {
+        if let Some(detail) = self.original.and_then(|original| original.detail) {
             let part_ns = [made.origin_ns, self.plan.end.as_nanos()];
-            made.sighted.observed =
-                Some(recorded::observe(&made.sighted.records, telling, part_ns));
+            made.sighted.observed = Some(recorded::observe(&made.sighted.records, detail, part_ns));
         }
         display.phase("judging");
         self.judge(&made, wire.as_ref())
@@ -299,7 +299,7 @@ impl Trial<'_> {
 
     /// Is the original known by flow records?
     fn is_recorded(&self) -> bool {
-        self.original.is_some_and(|original| original.telling.is_some())
+        self.original.is_some_and(|original| original.detail.is_some())
     }
 
     fn leg<'b>(&'b self, dut: DutKind, connections: &'b [PlannedConnection]) -> Leg<'b> {
@@ -365,7 +365,7 @@ impl Trial<'_> {
             page: &at,
             router: self.router,
             round_trips: self.round_trips.map(|played| played.outcome),
-            said: self.said,
+            early_warnings: self.early_warnings,
             original: self.original,
         });
         let mut flows = FlowWriter::on(self.directory.file("flows.parquet").draft()?)?;
@@ -396,7 +396,8 @@ mod tests {
 
     #[test]
     fn a_calibration_begins_where_the_first_connection_does() {
-        let model = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
+        let model =
+            source::model(&EstimateRequest::of(Vec::new()), &mut |_| {}).expect("a model").model;
         let mut plan = planning::plan(&model, Draw::Seed(1), 1).expect("a plan");
         let late = Span::from_secs_f64(30.0);
         let before = opening(&plan, Span::from_secs_f64(2.0));

@@ -19,8 +19,8 @@ use super::outcome::{
     PathDelay,
 };
 use super::router::{RouterOutcome, RouterSeen};
+use super::run_story::{self, StorySources};
 use super::simulated_hosts::HostsSeen;
-use super::telling::{self, Told};
 use super::{heading, losses, planning, source, verdict, warnings};
 use crate::generate::{self, Execution};
 use nilometer_files::document::results::ResultFile;
@@ -38,10 +38,10 @@ pub fn settle(account: &RunRecord<'_>) -> (Outcome, Story) {
     let measured = seen.measured(&joined);
     let lateness_ns = seen.lateness_ns();
     let mut outcome = outcome(account, &seen, &joined, &measured, &lateness_ns);
-    outcome.warnings = [account.said, &warnings::of(account, &outcome)].concat();
-    outcome.said_before = account.said.len();
+    outcome.warnings = [account.early_warnings, &warnings::of(account, &outcome)].concat();
+    outcome.said_before = account.early_warnings.len();
     outcome.outcome_digest = outcome.digest_of_all();
-    let told = Told {
+    let sources = StorySources {
         model: account.model(),
         plan: account.plan,
         measured: &measured,
@@ -50,7 +50,7 @@ pub fn settle(account: &RunRecord<'_>) -> (Outcome, Story) {
         router: account.made.router.as_ref(),
         lateness_ns: &lateness_ns,
     };
-    let story = heading::head(telling::tell(&outcome, &told), account, &outcome);
+    let story = heading::head(run_story::compose(&outcome, &sources), account, &outcome);
     (outcome, story)
 }
 
@@ -69,7 +69,7 @@ fn outcome(
     let meter_lost: u64 = sighted.rings.iter().map(|ring| ring.dropped).sum();
     let mut packets = Packets { meter_lost, ..Packets::default() };
     for counts in &sighted.counts {
-        add(&mut packets, &telling::packets(counts, 0));
+        add(&mut packets, &run_story::packets(counts, 0));
     }
     Outcome {
         format: FORMAT.to_owned(),
@@ -108,8 +108,8 @@ fn outcome(
         intervals: intervals(account, seen, joined),
         packets,
         directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
-        delay_ns: sighted.delays.summary(None).map(telling::delay),
-        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
+        delay_ns: sighted.delays.summary(None).map(run_story::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(run_story::delay),
         delay_by_path: by_path(sighted),
         stamps: stamps(account.config.clock, sighted),
         scheduling: account.made.scheduling.threads.clone(),
@@ -157,7 +157,7 @@ fn by_path(sighted: &Sighted) -> Vec<PathDelay> {
         Some(PathDelay {
             path: path.name().to_owned(),
             packets: delays.histogram(None).count(),
-            delay_ns: telling::delay(delays.summary(None)?),
+            delay_ns: run_story::delay(delays.summary(None)?),
         })
     };
     ForwardingPath::ALL.into_iter().zip(&sighted.delays_by_path).filter_map(one).collect()
@@ -257,14 +257,14 @@ fn intervals(
     let is_drawn = !account.plan.scripts.is_empty();
     planned
         .enumerate()
-        .map(|(index, (planned, asked))| IntervalOutcome {
+        .map(|(index, (planned, intended))| IntervalOutcome {
             start_s: planned.start.as_secs_f64(),
             end_s: planned.end.as_secs_f64(),
             bytes_target: planned.asked.bytes,
             bytes_generated: volumes[index].bytes,
             flows_target: planned.asked.connections,
             flows_generated: volumes[index].connections,
-            sessions_target: if is_drawn { planned.sessions } else { asked.sessions },
+            sessions_target: if is_drawn { planned.sessions } else { intended.sessions },
             sessions_generated: planned.sessions,
             packets: entered[index].0,
             ip_bytes: entered[index].1,
@@ -280,9 +280,9 @@ fn direction(sighted: &Sighted, wire: Option<&Sighted>, way: Direction) -> Direc
     let names = ["to_servers", "to_clients"];
     DirectionOutcome {
         name: names[way.index()].to_owned(),
-        packets: telling::packets(&sighted.counts[way.index()], 0),
-        delay_ns: sighted.delays.summary(Some(way)).map(telling::delay),
-        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(Some(way))).map(telling::delay),
+        packets: run_story::packets(&sighted.counts[way.index()], 0),
+        delay_ns: sighted.delays.summary(Some(way)).map(run_story::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(Some(way))).map(run_story::delay),
     }
 }
 

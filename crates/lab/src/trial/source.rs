@@ -20,9 +20,9 @@ use super::spill::SpillFile;
 use super::threads::Threads;
 use nilometer_files::document::Output;
 use nilometer_files::document::model::read_model;
-use nilometer_files::input::beside::PartMark;
 use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
 use nilometer_files::input::summary::FlowSummary;
+use nilometer_files::input::supplement::PartMark;
 use nilometer_files::table::flows::FlowWriter;
 use nilometer_files::tool;
 
@@ -40,7 +40,7 @@ pub(super) const BOUND_S: f64 = 60.0;
 
 /// The settings of an estimation.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct EstimateRequest {
     /// Files; the embedded records where empty.
     pub inputs: Vec<PathBuf>,
     /// IntervalDuration, seconds.
@@ -63,10 +63,10 @@ pub struct Asked {
     pub servers: Vec<Prefix>,
 }
 
-impl Asked {
+impl EstimateRequest {
     /// The estimation of these inputs with default settings.
-    pub fn of(inputs: Vec<PathBuf>) -> Asked {
-        Asked {
+    pub fn of(inputs: Vec<PathBuf>) -> EstimateRequest {
+        EstimateRequest {
             inputs,
             interval_s: None,
             bound_s: None,
@@ -85,20 +85,23 @@ impl Asked {
 ///
 /// # Errors
 /// Where an input cannot be read, or nothing in it enters a model.
-pub fn model(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    if asked.inputs.is_empty() { embedded(asked) } else { from_files(asked, progress) }
+pub fn model(
+    request: &EstimateRequest,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Estimate> {
+    if request.inputs.is_empty() { embedded(request) } else { from_files(request, progress) }
 }
 
 /// A model that was made before, to be played from these pools.
 ///
 /// # Errors
 /// Where the file is no sound model.
-pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
+pub fn given(path: &Path, request: &EstimateRequest) -> Result<Estimate> {
     let mut model = read_model(path)?;
-    model.generation.clients.clone_from(&asked.clients);
-    model.generation.servers.clone_from(&asked.servers);
+    model.generation.clients.clone_from(&request.clients);
+    model.generation.servers.clone_from(&request.servers);
     let mut warning = None;
-    if asked.harpoon {
+    if request.harpoon {
         model = model.without_connections();
         let is_not = model.generation.driver == LoadDriver::Connections;
         warning = is_not.then(|| InputWarning::NotOfHarpoon(path.display().to_string()));
@@ -107,21 +110,21 @@ pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
     Ok(Estimate { model, warnings, notes: Vec::new(), largest_batch: 0 })
 }
 
-fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
+fn options(request: &EstimateRequest, origin: Origin) -> EstimateOptions {
     EstimateOptions {
-        interval_s: asked.interval_s,
-        bound_s: asked.bound_s.unwrap_or(BOUND_S),
-        keep_addresses: asked.keep_addresses,
+        interval_s: request.interval_s,
+        bound_s: request.bound_s.unwrap_or(BOUND_S),
+        keep_addresses: request.keep_addresses,
         tool: tool::tool(),
         origin,
         span_ns: None,
-        clients: asked.clients.clone(),
-        servers: asked.servers.clone(),
-        harpoon: asked.harpoon,
+        clients: request.clients.clone(),
+        servers: request.servers.clone(),
+        harpoon: request.harpoon,
     }
 }
 
-fn embedded(asked: &Asked) -> Result<Estimate> {
+fn embedded(request: &EstimateRequest) -> Result<Estimate> {
     let origin = Origin {
         description: "embedded flow records, synthetic: lognormal files with a Pareto 1.2 tail, \
                       Zipf addresses"
@@ -131,10 +134,10 @@ fn embedded(asked: &Asked) -> Result<Estimate> {
     };
     let end_ns = synthetic::ORIGIN_NS + (synthetic::DURATION_S * 1e9) as u64;
     let options = EstimateOptions {
-        interval_s: Some(asked.interval_s.unwrap_or(synthetic::INTERVAL_S)),
-        bound_s: asked.bound_s.unwrap_or(synthetic::BOUND_S),
+        interval_s: Some(request.interval_s.unwrap_or(synthetic::INTERVAL_S)),
+        bound_s: request.bound_s.unwrap_or(synthetic::BOUND_S),
         span_ns: Some((synthetic::ORIGIN_NS, end_ns)),
-        ..options(asked, origin)
+        ..options(request, origin)
     };
     Ok(estimate(synthetic::records(), &options)?)
 }
@@ -227,11 +230,14 @@ pub fn write_part(
     Ok(summary)
 }
 
-fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    let refuses_piped_packets = asked.refuses_piped_packets;
+fn from_files(
+    request: &EstimateRequest,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Estimate> {
+    let refuses_piped_packets = request.refuses_piped_packets;
     let how = FlowOptions { refuses_piped_packets, ..for_model() };
     let Read { summary, mut partitioner, spill, kinds } =
-        read(&asked.inputs, &how, asked.held_max, progress)?;
+        read(&request.inputs, &how, request.held_max, progress)?;
     let beside = summary.beside.context("it was asked for")?;
     beside.screened().for_each(|(reason, times)| partitioner.note_screened(reason, times));
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
@@ -247,7 +253,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
             })
             .collect(),
     };
-    let options = options(asked, origin);
+    let options = options(request, origin);
     let has_packets = summary.format.contains("pcap");
     let mut made =
         estimate_partitioned(partitioner, &spill, &options, &Threads::new()).map_err(|error| {
@@ -262,7 +268,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
     }
     made.warnings.splice(0..0, warnings);
     if let Some(round_trips) = beside.round_trips()
-        && !asked.harpoon
+        && !request.harpoon
     {
         made.model.round_trips = Some(round_trips);
     }

@@ -6,7 +6,7 @@ use super::account::RunRecord;
 use super::lateness;
 use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
-use super::telling::performed_octets;
+use super::run_story::performed_octets;
 use super::warning::Warning;
 use crate::device::fault::{FAULT_FILE, PATH_FILE, REAR_PATH_FILE};
 use nilometer_report::verdict::COVERAGE_LOW;
@@ -73,11 +73,11 @@ pub fn before(router: &RouterFile, plan: &Plan) -> Vec<String> {
     let warning = |(port, hosts, index): (&'static str, &'static str, usize)| {
         let rate_bps = router.rate(port)?.bits_per_second() as f64;
         let spans = plan.intervals.iter().map(|one| (one.start.as_secs_f64(), one.end));
-        let asked = spans.zip(&planned).map(|((start, end), bytes)| {
+        let planned_bytes = spans.zip(&planned).map(|((start, end), bytes)| {
             (8.0 * bytes[index] as f64 / (end.as_secs_f64() - start).max(1e-9), start)
         });
         let (planned_bps, start_s) =
-            asked.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|it| it.0 > rate_bps)?;
+            planned_bytes.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|it| it.0 > rate_bps)?;
         let file = router.path.display().to_string();
         Some(
             Warning::PlanBeyondLink { planned_bps, hosts, start_s, port, file, rate_bps }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_clip_is_refused() {
+    fn invalid_clips_are_refused() {
         assert!(Clip::new(Vec::new(), 12_000).is_err());
         let other = FrameSize::new(8, 8).expect("a size");
         let frames = vec![Frame::flat(FrameSize::QCIF, 1), Frame::flat(other, 1)];

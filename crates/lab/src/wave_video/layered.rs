@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_that_fails_is_taken_back_and_made_less_often() {
+    fn a_failed_join_experiment_is_undone_and_repeated_less_often() {
         let (mut receiver, mut numbers) = (LayeredReceiver::new(6, 2, 0), [0; 6]);
         play(&mut receiver, &mut numbers, 0..20_000, 3);
         let first = receiver.layers[3].join_s;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_layer_is_never_left_and_what_was_left_is_not_counted() {
+    fn the_lowest_layer_is_never_left_and_packets_of_left_layers_are_not_counted() {
         let (mut receiver, mut numbers) = (LayeredReceiver::new(2, 3, 0), [0; 2]);
         for ms in (0..20_000).step_by(10) {
             let now = Time::from_nanos(ms * 1_000_000);

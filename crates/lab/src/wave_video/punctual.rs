@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_late_or_lost_frames_proves_nothing_and_says_why() {
+    fn a_run_that_was_late_or_lost_frames_is_invalid_with_a_reason() {
         let found = |thread| complaints([(Contender::Active, &[thread][..])].into_iter());
         assert!(found(thread(10, 50.0, 0)).is_empty());
         for (thread, words) in [

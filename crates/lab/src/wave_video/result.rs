@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_be_are_refused() {
+    fn impossible_times_are_refused() {
         let clip = Clip::new(vec![Frame::flat(FrameSize::QCIF, 3)], 10_000).expect("a clip");
         for (seconds, burst) in [
             (0.0, [0.0, 0.0]),

@@ -13,7 +13,7 @@ use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::{MacAddress, Netlink};
 use nilometer_linux::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed, TestbedConfig};
 
-use super::finding::{Finding, SideName, told};
+use super::finding::{Finding, SideName, to_report};
 use super::probe::{IcmpError, Probe, ProbePort, Seen};
 use super::{LinkAddress, WiredRoute, Wiring};
 
@@ -134,7 +134,7 @@ fn find(
             check.try_both_ways(hosts, next_hops)?;
         }
     }
-    Ok(told(check.findings))
+    Ok(to_report(check.findings))
 }
 
 /// A host's end of its link to the device.

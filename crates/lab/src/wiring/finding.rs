@@ -195,7 +195,7 @@ pub enum Finding {
 
 /// The findings to report: for a device that is connected the wrong way round only that, since all
 /// others follow from it.
-pub fn told(mut findings: Vec<Finding>) -> Vec<Finding> {
+pub fn to_report(mut findings: Vec<Finding>) -> Vec<Finding> {
     let sent_back = |wanted: usize| {
         findings.iter().any(|it| matches!(it, Finding::SentBack { side, .. } if side.0 == wanted))
     };

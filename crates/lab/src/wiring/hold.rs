@@ -26,12 +26,13 @@ const LAST_SIGNAL: i32 = libc::SIGSYS;
 /// # Errors
 /// As [`borrowed::stand_guard`].
 pub fn hold(words: &[String]) -> Result<()> {
-    let heard = Arc::new(AtomicBool::new(false));
+    let stop_requested = Arc::new(AtomicBool::new(false));
     for signal in (1..=LAST_SIGNAL).filter(|signal| !NOT_HEARD.contains(signal)) {
-        signal_hook::flag::register(signal, Arc::clone(&heard)).context("cannot mind signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop_requested))
+            .context("cannot mind signals")?;
     }
-    let mut told = io::stdout();
-    borrowed::stand_guard(words, &mut io::stdin().lock(), &mut told)?;
-    let _ = told.flush();
+    let mut output = io::stdout();
+    borrowed::stand_guard(words, &mut io::stdin().lock(), &mut output)?;
+    let _ = output.flush();
     Ok(())
 }

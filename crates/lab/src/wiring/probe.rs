@@ -264,7 +264,7 @@ mod tests {
     const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1));
 
     #[test]
-    fn a_probe_is_recognised_by_its_number_and_says_who_sent_it() {
+    fn a_probe_is_recognised_by_its_number_and_gives_its_sender() {
         for (source, destination) in
             [(CLIENT, SERVER), ("fd00::1".parse().expect("v6"), "fd00::2".parse().expect("v6"))]
         {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_errors_are_told_apart() {
+    fn arp_requests_and_icmp_errors_are_distinguished() {
         let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
         arp.extend([2; 6]);
         arp.extend([198, 19, 255, 2]);

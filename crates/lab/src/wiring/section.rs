@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_to_do() {
+    fn invalid_sections_are_refused_with_a_remedy() {
         let both = "client_interface = \"a\"\nserver_interface = \"b\"\n";
         for (text, words) in [
             (

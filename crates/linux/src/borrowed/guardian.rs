@@ -26,26 +26,26 @@ pub(super) struct Out {
 
 /// Does a guardian's work, as the last thing that its process does: `arguments` are those that
 /// [`super::Borrowed::borrow`] appends, `lifeline` reaches its end when the lab ends, and reports are written to
-/// `told`. The caller sees to it that no signal but SIGKILL ends the process.
+/// `replies`. The caller sees to it that no signal but SIGKILL ends the process.
 ///
 /// # Errors
-/// When arguments are wrong, or nothing could be moved; the reason has been written to `told`.
+/// When arguments are wrong, or nothing could be moved; the reason has been written to `replies`.
 pub fn stand_guard(
     arguments: &[String],
     lifeline: &mut impl Read,
-    told: &mut impl Write,
+    replies: &mut impl Write,
 ) -> Result<()> {
     // (Without the privilege this process can be killed like any other when memory is short.)
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let out = match move_out(arguments) {
         Ok(out) => out,
         Err(error) => {
-            writeln!(told, "{REFUSED}{error:#}")?;
+            writeln!(replies, "{REFUSED}{error:#}")?;
             return Err(error);
         }
     };
     // If the listener is gone, it has ended: the read reports that, too.
-    let _ = writeln!(told, "{HELD}").and_then(|()| told.flush());
+    let _ = writeln!(replies, "{HELD}").and_then(|()| replies.flush());
     let mut byte = [0];
     loop {
         match lifeline.read(&mut byte) {
@@ -55,7 +55,7 @@ pub fn stand_guard(
         }
     }
     for problem in move_back(&out) {
-        let _ = writeln!(told, "{}", problem.replace('\n', " "));
+        let _ = writeln!(replies, "{}", problem.replace('\n', " "));
     }
     Ok(())
 }

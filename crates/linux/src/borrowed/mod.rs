@@ -60,7 +60,7 @@ pub struct Loan<'a> {
 #[derive(Debug)]
 pub struct Borrowed {
     guardian: Child,
-    said: BufReader<ChildStdout>,
+    replies: BufReader<ChildStdout>,
     /// The state of the interfaces, in case the guardian dies before the lab.
     out: Vec<Out>,
     given_back: bool,
@@ -92,9 +92,9 @@ impl Borrowed {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start the process that holds the interfaces for the run")?;
-        let said = child.stdout.take().context("the guardian's words")?;
+        let replies = child.stdout.take().context("the guardian's words")?;
         let mut borrowed =
-            Borrowed { guardian: child, said: BufReader::new(said), out, given_back: false };
+            Borrowed { guardian: child, replies: BufReader::new(replies), out, given_back: false };
         let answer = borrowed.line()?;
         match answer.strip_prefix(REFUSED) {
             Some(why) => bail!("{why}"),
@@ -108,7 +108,7 @@ impl Borrowed {
 
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        (&mut self.said).take(LINE_BYTES_MAX).read_line(&mut line)?;
+        (&mut self.replies).take(LINE_BYTES_MAX).read_line(&mut line)?;
         Ok(line.trim_end().to_owned())
     }
 
@@ -126,22 +126,22 @@ impl Borrowed {
         }
         // (Closing what it reads is the sign.)
         drop(self.guardian.stdin.take());
-        let mut said = Vec::new();
+        let mut replies = Vec::new();
         loop {
             let line = self.line()?;
             if line.is_empty() {
                 break;
             }
-            said.push(line);
+            replies.push(line);
         }
         let ended = self.guardian.wait().context("cannot wait for the guardian")?;
         if !ended.success() {
-            said.push(format!(
+            replies.push(format!(
                 "the process that held the interfaces failed ({ended}), and the lab gave them back in its place"
             ));
-            said.extend(guardian::move_back(&self.out));
+            replies.extend(guardian::move_back(&self.out));
         }
-        Ok(said)
+        Ok(replies)
     }
 }
 

@@ -240,8 +240,8 @@ fn refuse(name: &str, link: &LinkMessage) -> Result<()> {
 
 impl Netlink {
     fn links(&mut self) -> Result<Vec<LinkMessage>> {
-        let asked = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let answers = self.request(asked, NLM_F_DUMP).context("cannot list the interfaces")?;
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self.request(request, NLM_F_DUMP).context("cannot list the interfaces")?;
         let link = |answer| match answer {
             RouteNetlinkMessage::NewLink(link) => Some(link),
             _ => None,
@@ -252,8 +252,8 @@ impl Netlink {
     /// Addresses in the order in which they have to be added to be listed in the same order: the kernel puts an IPv6
     /// address before others of its scope.
     fn addresses_of(&mut self, index: u32) -> Result<Vec<AddressMessage>> {
-        let asked = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        let answers = self.request(asked, NLM_F_DUMP).context("cannot list the addresses")?;
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.request(request, NLM_F_DUMP).context("cannot list the addresses")?;
         let address = |answer| match answer {
             RouteNetlinkMessage::NewAddress(found) if found.header.index == index => Some(found),
             _ => None,
@@ -268,8 +268,8 @@ impl Netlink {
     /// Routes by the interface, except those that follow from its addresses; routes without a gateway come first,
     /// since the gateways of others are reached by them.
     fn routes_of(&mut self, index: u32) -> Result<Vec<RouteMessage>> {
-        let asked = RouteNetlinkMessage::GetRoute(RouteMessage::default());
-        let answers = self.request(asked, NLM_F_DUMP).context("cannot list the routes")?;
+        let request = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        let answers = self.request(request, NLM_F_DUMP).context("cannot list the routes")?;
         let leads_there = |route: &RouteMessage| {
             route.attributes.iter().any(|attribute| match attribute {
                 RouteAttribute::Oif(oif) => *oif == index,
@@ -350,9 +350,9 @@ impl Netlink {
 
     /// Refuses an interface that has filters of its own at the traffic control hooks.
     fn refuse_filters(&mut self, name: &str, index: u32) -> Result<()> {
-        let asked = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
         let answers =
-            self.request(asked, NLM_F_DUMP).context("cannot list queueing disciplines")?;
+            self.request(request, NLM_F_DUMP).context("cannot list queueing disciplines")?;
         let has_hook = answers.iter().any(|answer| {
             let RouteNetlinkMessage::NewQueueDiscipline(found) = answer else { return false };
             let is_hook = |it: &TcAttribute| matches!(it, TcAttribute::Kind(kind) if HOOKS.contains(&kind.as_str()));

@@ -50,7 +50,7 @@ fn end_signal() -> libc::c_int {
 
 /// Gives the signal a handler that does nothing: without one it would end the process, and if
 /// ignored it would not end a call.
-fn hear_end_signal() -> io::Result<()> {
+fn handle_end_signal() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: an action of zeros is valid; its handler is a function of this program that does nothing, and no
     // other part of it uses the signal.
@@ -207,7 +207,7 @@ impl LiveSender {
             "live frames in batches of {batch}: choose a power of two up to {LIVE_BATCH_MAX}"
         );
         let step = || format!("cannot send live frames by {interface}");
-        hear_end_signal().with_context(step)?;
+        handle_end_signal().with_context(step)?;
         let index = Interface::open(interface, true).with_context(step)?.index();
         let mut control = SharedMap::new(FLOWS + template.flows.len()).with_context(step)?;
         let value = control.value();

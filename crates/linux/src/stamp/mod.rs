@@ -70,7 +70,7 @@ pub enum Stamping {
     /// Packet sockets.
     Socket,
     /// No stamps: frames are only counted on arrival, which shows the cost of stamps.
-    Nobody,
+    Off,
 }
 
 /// A frame that came in.
@@ -91,7 +91,7 @@ pub enum Departures {
     /// By a packet socket.
     Socket(SocketDepartures),
     /// Departures are not stamped.
-    Nobody,
+    Off,
 }
 
 impl Departures {
@@ -106,7 +106,7 @@ impl Departures {
             Stamping::Socket => {
                 SocketDepartures::open(interface, run, slots).map(Departures::Socket)
             }
-            Stamping::Nobody => Ok(Departures::Nobody),
+            Stamping::Off => Ok(Departures::Off),
         }
     }
 
@@ -118,7 +118,7 @@ impl Departures {
         match self {
             Departures::Driver(ring) => Ok(ring.drain(each)),
             Departures::Socket(ring) => ring.drain(each),
-            Departures::Nobody => Ok(0),
+            Departures::Off => Ok(0),
         }
     }
 
@@ -130,7 +130,7 @@ impl Departures {
         match self {
             Departures::Driver(ring) => Ok(ring.lost()),
             Departures::Socket(ring) => ring.lost(),
-            Departures::Nobody => Ok(0),
+            Departures::Off => Ok(0),
         }
     }
 }
@@ -163,7 +163,7 @@ impl Arrivals {
             }
             Stamping::Socket => SocketArrivals::open(interface, watched, slots, frame_bytes_max)
                 .map(Arrivals::Socket),
-            Stamping::Nobody => CountedArrivals::open(interface, watched).map(Arrivals::Counted),
+            Stamping::Off => CountedArrivals::open(interface, watched).map(Arrivals::Counted),
         }
     }
 

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_is_refused_and_nothing_is_too_odd() {
+    fn invalid_segments_are_refused_and_random_bytes_are_handled() {
         let mut rng = Rng::new(11, 3, 1);
         let cut = Cut { index: 3, size: 700, is_last: false };
         assert!(!finish(&mut [], cut) && !finish(&mut [0x45; 30], cut));

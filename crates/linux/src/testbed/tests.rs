@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_testbed_refuses_what_cannot_work() {
+fn a_testbed_refuses_invalid_configurations() {
     let list = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a prefix")).collect();
     let good = TestbedConfig::default();
     let cases = [

@@ -199,7 +199,7 @@ pub(crate) struct BatchSender {
     /// The namespace of the interface.
     home: (u64, u64),
     /// The thread that was checked last, and whether it is in the interface's namespace.
-    asked: (ThreadId, bool),
+    checked: (ThreadId, bool),
 }
 
 impl BatchSender {
@@ -211,8 +211,8 @@ impl BatchSender {
         let shared = SharedMap::new(SHARED_BYTES).context("cannot make a map for frames")?;
         let program = load(PROG_TYPE_SCHED_CLS, &program(&shared, interface))?;
         let home = namespace().context("cannot tell the namespace of this thread")?;
-        let asked = (thread::current().id(), true);
-        let mut sender = BatchSender { program, shared, count: 0, home, asked };
+        let checked = (thread::current().id(), true);
+        let mut sender = BatchSender { program, shared, count: 0, home, checked };
         // A kernel may take the program and not let it run like this.
         sender.send().map_err(|refused| refused.error).context("cannot run a BPF program")?;
         Ok(sender)
@@ -221,10 +221,10 @@ impl BatchSender {
     /// Whether frames that the calling thread sends go by this interface.
     pub(crate) fn is_at_home(&mut self) -> bool {
         let thread = thread::current().id();
-        if self.asked.0 != thread {
-            self.asked = (thread, namespace().is_ok_and(|here| here == self.home));
+        if self.checked.0 != thread {
+            self.checked = (thread, namespace().is_ok_and(|here| here == self.home));
         }
-        self.asked.1
+        self.checked.1
     }
 
     /// Puts a frame into the next call. `partial`: where its checksum is still to be written.

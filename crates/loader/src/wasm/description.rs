@@ -103,8 +103,8 @@ mod tests {
             ("counter Up", "the counter \"Up\""),
             ("colour red", "the line \"colour red\""),
         ];
-        for (text, said) in wrong {
-            assert_eq!(Description::read(text).expect_err(text), said);
+        for (text, message) in wrong {
+            assert_eq!(Description::read(text).expect_err(text), message);
         }
         let many = format!("{usual}{}", "counter c\n".repeat(COUNTERS_MAX + 1));
         assert_eq!(Description::read(&many), Err("more than 64 counters".to_owned()));

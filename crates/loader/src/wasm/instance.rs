@@ -168,8 +168,8 @@ impl WasmInstance {
         let at = self.bare.call(&function, budget, ())? as usize;
         let end = at + 8 * self.shared.counters.len();
         if end > self.memory.data_size(&self.bare.store) {
-            let said = format!("its counters, at {at}, lie outside of its memory");
-            return Err(Fault::Interface(said));
+            let line = format!("its counters, at {at}, lie outside of its memory");
+            return Err(Fault::Interface(line));
         }
         self.counters_at = at;
         Ok(())
@@ -187,8 +187,8 @@ impl WasmInstance {
         if !at.is_multiple_of(AREA_ALIGNMENT)
             || at + bytes > self.memory.data_size(&self.bare.store)
         {
-            let said = format!("it gave {bytes} bytes at {at} as room, which it does not have");
-            return Err(Fault::Interface(said));
+            let line = format!("it gave {bytes} bytes at {at} as room, which it does not have");
+            return Err(Fault::Interface(line));
         }
         (self.area_at, self.area_bytes) = (at, bytes);
         Ok(())

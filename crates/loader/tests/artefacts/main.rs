@@ -70,7 +70,7 @@ fn refused(bytes: &[u8], trust: &Trust) -> ArtefactError {
 }
 
 #[test]
-fn what_is_signed_is_opened() {
+fn signed_artefacts_are_opened() {
     let opened = Artefact::open(&artefact("1.2.3", 7), &trust(), Some(1_000)).expect("opened");
     assert_eq!((opened.manifest.sequence, opened.key), (7, key(1).id()));
     assert_eq!(opened.manifest.file_name(), "idle-1.2.3.nmp");

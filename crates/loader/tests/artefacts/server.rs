@@ -61,7 +61,7 @@ fn directory(name: &str, versions: &[&str]) -> std::path::PathBuf {
     directory
 }
 
-fn said(outcome: anyhow::Result<impl Sized>) -> String {
+fn message(outcome: anyhow::Result<impl Sized>) -> String {
     let error = outcome.err().expect("refused");
     error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -77,8 +77,8 @@ fn the_newest_version_is_fetched_and_installed() {
     store.trust_key(&key(1).public()).expect("trusted");
     store.install(&bytes, Some(("idle", None)), false).expect("installed");
     let client = serving.client();
-    assert_eq!(said(client.artefact("nat", None)), "the code server has no nat");
-    let none = said(client.artefact("idle", Some(&version("3.0.0"))));
+    assert_eq!(message(client.artefact("nat", None)), "the code server has no nat");
+    let none = message(client.artefact("idle", Some(&version("3.0.0"))));
     assert_eq!(none, "the code server has no idle 3.0.0");
 }
 
@@ -137,7 +137,7 @@ fn a_server_that_stalls_is_given_up() {
             thread::sleep(Duration::from_secs(5));
         });
         let begun = Instant::now();
-        let line = said(client(address, Duration::from_millis(300)).index());
+        let line = message(client(address, Duration::from_millis(300)).index());
         assert!(line.ends_with("it did not come within 0.3 s"), "{line}");
         assert!(begun.elapsed() < Duration::from_secs(3));
     }
@@ -150,19 +150,19 @@ fn a_server_that_does_not_end_or_breaks_off_is_refused() {
         let piece = [b' '; 65_536];
         while stream.write_all(&piece).is_ok() {}
     });
-    let line = said(client(address, Duration::from_secs(20)).index());
+    let line = message(client(address, Duration::from_secs(20)).index());
     assert!(line.contains("more than 4194304 bytes come"), "{line}");
     let address = cheat(|stream, _| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}");
     });
-    let line = said(client(address, WITHIN).index());
+    let line = message(client(address, WITHIN).index());
     assert!(line.contains("the answer breaks off"), "{line}");
     let address = cheat(|stream, _| {
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
     });
-    said(client(address, WITHIN).index());
+    message(client(address, WITHIN).index());
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    assert!(said(client(free, WITHIN).index()).contains("no code server answers"));
+    assert!(message(client(free, WITHIN).index()).contains("no code server answers"));
 }
 
 #[test]
@@ -188,14 +188,14 @@ fn a_server_that_sends_another_file_is_refused() {
     let address = answers(index(other.len(), "idle-2.0.0.nmp"), other.clone());
     let wanted = version("2.0.0");
     let bytes = client(address, WITHIN).artefact("idle", Some(&wanted)).expect("bytes");
-    let line = said(store.install(&bytes, Some(("idle", Some(&wanted))), false));
+    let line = message(store.install(&bytes, Some(("idle", Some(&wanted))), false));
     assert_eq!(line, "got idle 1.0.0 where idle 2.0.0 was wanted");
     // Fewer bytes than the index says, and a file elsewhere.
     let address = answers(index(99_999, "idle-2.0.0.nmp"), other.clone());
-    let line = said(client(address, WITHIN).artefact("idle", None));
+    let line = message(client(address, WITHIN).artefact("idle", None));
     assert!(line.contains("the index says 99999"), "{line}");
     let address = answers(index(other.len(), "../../etc/passwd"), other);
-    let line = said(client(address, WITHIN).artefact("idle", None));
+    let line = message(client(address, WITHIN).artefact("idle", None));
     assert!(line.contains("it names the file"), "{line}");
 }
 

@@ -13,7 +13,7 @@ fn store(name: &str) -> Store {
     store
 }
 
-fn said(outcome: anyhow::Result<impl Sized>) -> String {
+fn message(outcome: anyhow::Result<impl Sized>) -> String {
     let error = outcome.err().expect("refused");
     error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -21,7 +21,7 @@ fn said(outcome: anyhow::Result<impl Sized>) -> String {
 #[test]
 fn an_artefact_is_kept_and_loaded() {
     let store = store("kept");
-    assert!(said(store.class("idle", None)).contains("the plugin idle is not installed"));
+    assert!(message(store.class("idle", None)).contains("the plugin idle is not installed"));
     store.install(&artefact("1.0.0", 1), None, false).expect("installed");
     store.install(&artefact("1.1.0", 2), Some(("idle", None)), false).expect("installed");
     store.install(&artefact("1.1.0", 2), None, false).expect("the same again");
@@ -32,7 +32,7 @@ fn an_artefact_is_kept_and_loaded() {
     let list = store.list().expect("a list");
     assert_eq!(list.len(), 2);
     assert!(list.iter().all(|(_, artefact)| artefact.is_ok()));
-    assert!(said(store.class("../idle", None)).contains("the name"));
+    assert!(message(store.class("../idle", None)).contains("the name"));
 }
 
 #[test]
@@ -40,36 +40,38 @@ fn nothing_older_comes_back_unless_it_is_let() {
     let store = store("older");
     store.install(&artefact("1.10.0", 20), None, false).expect("installed");
     let older = artefact("1.9.0", 30);
-    let line = said(store.install(&older, None, false));
+    let line = message(store.install(&older, None, false));
     assert!(line.contains("idle 1.9.0 is older than 1.10.0"), "{line}");
     let replayed = artefact("1.10.0", 19);
-    let line = said(store.install(&replayed, None, false));
+    let line = message(store.install(&replayed, None, false));
     assert!(line.contains("possible replay of an old artefact"), "{line}");
     let replayed = artefact("2.0.0", 19);
-    assert!(said(store.install(&replayed, None, false)).contains("replay of an old artefact"));
+    assert!(message(store.install(&replayed, None, false)).contains("replay of an old artefact"));
     let other_module = module("1.10.0", 3);
     let other = Manifest { sequence: 40, ..manifest("1.10.0", &other_module) };
-    let line = said(store.install(&sign(&other, &other_module, &key(1)), None, false));
+    let line = message(store.install(&sign(&other, &other_module, &key(1)), None, false));
     assert!(line.contains("a change needs a new version"), "{line}");
     assert_eq!(store.class("idle", None).expect("a class").facts().version, "1.10.0");
     // Let, it is what runs, and the newest is remembered all the same.
     store.install(&older, None, true).expect("let");
     assert_eq!(store.class("idle", None).expect("a class").facts().version, "1.9.0");
-    assert!(said(store.install(&artefact("1.9.5", 50), None, false)).contains("older than 1.10.0"));
+    assert!(
+        message(store.install(&artefact("1.9.5", 50), None, false)).contains("older than 1.10.0")
+    );
 }
 
 #[test]
-fn what_was_revoked_since_is_not_loaded() {
+fn artefacts_revoked_since_are_not_loaded() {
     let store = store("revoked");
     let kept = store.install(&artefact("1.0.0", 1), None, false).expect("installed");
-    assert!(said(store.revoke("modules all")).contains("neither"));
+    assert!(message(store.revoke("modules all")).contains("neither"));
     store.revoke(&format!("module {}", kept.manifest.sha256)).expect("revoked");
-    assert!(said(store.class("idle", None)).contains("idle 1.0.0 was revoked"));
+    assert!(message(store.class("idle", None)).contains("idle 1.0.0 was revoked"));
     store.install(&artefact("1.0.1", 2), None, false).expect("another module");
     store.revoke(&format!("key {}", key(1).id())).expect("revoked");
-    let line = said(store.class("idle", None));
+    let line = message(store.class("idle", None));
     assert!(line.ends_with(&format!("signed by key {}, which was revoked", key(1).id())), "{line}");
-    assert!(said(store.install(&artefact("1.0.2", 3), None, false)).contains("revoked"));
+    assert!(message(store.install(&artefact("1.0.2", 3), None, false)).contains("revoked"));
     let list = store.list().expect("a list");
     assert!(list.iter().all(|(_, artefact)| artefact.is_err()));
 }
@@ -78,10 +80,10 @@ fn what_was_revoked_since_is_not_loaded() {
 fn another_plugin_than_the_one_that_was_wanted_is_refused() {
     let store = store("another");
     let bytes = artefact("1.0.0", 1);
-    let line = said(store.install(&bytes, Some(("nat", None)), false));
+    let line = message(store.install(&bytes, Some(("nat", None)), false));
     assert_eq!(line, "got idle 1.0.0 where nat was wanted");
     let wanted = version("1.0.1");
-    let line = said(store.install(&bytes, Some(("idle", Some(&wanted))), false));
+    let line = message(store.install(&bytes, Some(("idle", Some(&wanted))), false));
     assert_eq!(line, "got idle 1.0.0 where idle 1.0.1 was wanted");
     assert!(store.list().expect("a list").is_empty(), "nothing was kept");
 }
@@ -91,9 +93,9 @@ fn a_manifest_that_lies_about_its_module_is_refused() {
     let store = store("lies");
     let module = module("1.0.0", 2);
     let lie = Manifest { version: version("9.0.0"), ..manifest("1.0.0", &module) };
-    let line = said(store.install(&sign(&lie, &module, &key(1)), None, false));
+    let line = message(store.install(&sign(&lie, &module, &key(1)), None, false));
     assert_eq!(line, "the module is idle 1.0.0, and the manifest says idle 9.0.0");
     let text = b"not WebAssembly";
     let lie = sign(&manifest("1.0.0", text), text, &key(1));
-    assert!(said(store.install(&lie, None, false)).contains("not a valid module"));
+    assert!(message(store.install(&lie, None, false)).contains("not a valid module"));
 }

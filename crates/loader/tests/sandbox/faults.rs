@@ -47,19 +47,19 @@ fn the_budget_grows_with_the_packets() {
 
 #[test]
 fn an_access_outside_of_the_memory_is_a_trap() {
-    let said = Fault::Trap("an access outside of its memory".into());
-    assert_eq!(process("(i32.store (i32.const -1) (i32.const 0)) i32.const 0"), said);
-    assert_eq!(process("(drop (i32.load (i32.const 131072))) i32.const 0"), said);
+    let line = Fault::Trap("an access outside of its memory".into());
+    assert_eq!(process("(i32.store (i32.const -1) (i32.const 0)) i32.const 0"), line);
+    assert_eq!(process("(drop (i32.load (i32.const 131072))) i32.const 0"), line);
 }
 
 #[test]
-fn other_traps_say_what_they_are() {
+fn other_traps_have_reasons() {
     let traps = [
         ("unreachable", "it reached an instruction that it never should"),
         ("(i32.div_u (i32.const 1) (i32.const 0))", "a division by zero"),
     ];
-    for (body, said) in traps {
-        assert_eq!(process(body), Fault::Trap(said.into()));
+    for (body, line) in traps {
+        assert_eq!(process(body), Fault::Trap(line.into()));
     }
     let nested = Module {
         globals: "(func $again (result i32) call $again)",
@@ -70,7 +70,7 @@ fn other_traps_say_what_they_are() {
 }
 
 #[test]
-fn a_module_says_why_it_traps() {
+fn the_trap_reason_of_a_module_is_kept() {
     let module = Module {
         imports: "(import \"nilometer\" \"fault\" (func $fault (param i32 i32)))",
         globals: "(data (i32.const 512) \"the table is torn\")",
@@ -113,10 +113,10 @@ fn wrong_decisions_and_flags_are_a_breach() {
             16 + offset
         ))
     };
-    let said = |text: &str| Fault::Interface(text.to_owned());
-    assert_eq!(writes(12, 2), said("packet 1 has the decision 2 and the flags 0"));
-    assert_eq!(writes(13, 2), said("packet 1 has the decision 0 and the flags 2"));
-    assert_eq!(process("i32.const 9"), said("`nilometer_process` returned 9"));
+    let line = |text: &str| Fault::Interface(text.to_owned());
+    assert_eq!(writes(12, 2), line("packet 1 has the decision 2 and the flags 0"));
+    assert_eq!(writes(13, 2), line("packet 1 has the decision 0 and the flags 2"));
+    assert_eq!(process("i32.const 9"), line("`nilometer_process` returned 9"));
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn addresses_outside_of_the_memory_are_a_breach() {
                 .leak(),
                 ..Module::default()
             };
-            let said =
+            let line =
                 format!("`{name}` was given {bytes} bytes at {address}, outside of its memory");
-            assert_eq!(fault(&module), Fault::Interface(said));
+            assert_eq!(fault(&module), Fault::Interface(line));
         }
     }
 }
@@ -166,11 +166,11 @@ fn rooms_that_there_are_not_are_a_breach() {
         .leak(),
         ..Module::default()
     };
-    for (at, said) in [(131_064, "at 131064"), (4_100, "at 4100"), (-8, "at 4294967288")] {
+    for (at, line) in [(131_064, "at 131064"), (4_100, "at 4100"), (-8, "at 4294967288")] {
         let mut instance = area(at).instance();
         let (outcome, _) = Packets::of(&[64; 64]).process(&mut *instance);
         let Err(Fault::Interface(text)) = outcome else { panic!("{outcome:?}") };
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(line), "{text}");
     }
     let (outcome, _) = Packets::of(&[64; 64]).process(&mut *area(0).instance());
     assert_eq!(outcome, Err(Fault::Memory(16 << 20)));
@@ -182,8 +182,8 @@ fn messages_and_timers_have_a_budget_too() {
     let mut effects = Effects::default();
     let mut instance = module.instance();
     let limits = Limits::default();
-    let asked = instance.handle_message(Time::ZERO, "how much?", &mut effects);
-    assert_eq!(asked, Err(Fault::Budget(limits.text_budget())));
+    let answer = instance.handle_message(Time::ZERO, "how much?", &mut effects);
+    assert_eq!(answer, Err(Fault::Budget(limits.text_budget())));
     let timed = module.instance().handle_timeout(Time::ZERO, &mut effects);
     assert_eq!(timed, Err(Fault::Budget(limits.budget(0))));
 }
@@ -199,9 +199,9 @@ fn a_loop_before_the_first_packet_ends_as_well() {
 #[test]
 fn counters_outside_of_the_memory_are_a_breach() {
     let module = Module { counters: "i32.const 131068", ..Module::default() };
-    let Some(Refusal::Fault(Fault::Interface(said))) = module.class().instantiate("", 1).err()
+    let Some(Refusal::Fault(Fault::Interface(line))) = module.class().instantiate("", 1).err()
     else {
         panic!("refused");
     };
-    assert_eq!(said, "its counters, at 131068, lie outside of its memory");
+    assert_eq!(line, "its counters, at 131068, lie outside of its memory");
 }

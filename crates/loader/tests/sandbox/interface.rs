@@ -44,7 +44,7 @@ fn changes_come_back_as_far_as_they_are_seen() {
 }
 
 #[test]
-fn what_is_not_flagged_does_not_come_back() {
+fn changes_without_the_flag_are_not_copied_back() {
     // All are changed, and dropped; the first has the flag.
     let body = "(i32.store8 (i32.load (local.get $d)) (i32.const 1))
         (i32.store8 offset=12 (local.get $d) (i32.const 1))
@@ -143,6 +143,6 @@ fn messages_longer_than_the_first_room_fit() {
     let long = "m".repeat(65_536);
     assert_eq!(instance.handle_message(Time::ZERO, &long, &mut effects), Ok(Ok(long)));
     let longer = "m".repeat(65_537);
-    let said = "a message has at most 65536 bytes".to_owned();
-    assert_eq!(instance.handle_message(Time::ZERO, &longer, &mut effects), Ok(Err(said)));
+    let line = "a message has at most 65536 bytes".to_owned();
+    assert_eq!(instance.handle_message(Time::ZERO, &longer, &mut effects), Ok(Err(line)));
 }

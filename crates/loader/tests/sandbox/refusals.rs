@@ -17,12 +17,12 @@ fn refused(module: &Module) -> LoadError {
 fn another_version_of_the_interface_is_refused() {
     let found = refused(&Module { version: 2, ..Module::default() });
     assert_eq!(found, LoadError::Version { found: 2, known: 1 });
-    let said = "the module is of version 2 of the interface, and this router supports 1";
-    assert_eq!(found.to_string(), said);
+    let message = "the module is of version 2 of the interface, and this router supports 1";
+    assert_eq!(found.to_string(), message);
 }
 
 #[test]
-fn what_is_no_module_is_refused() {
+fn invalid_modules_are_refused() {
     let whole = Module::default().binary();
     assert!(matches!(error(b""), LoadError::Module(_)));
     assert!(matches!(error(b"#!/bin/sh\n"), LoadError::Module(_)));
@@ -39,8 +39,8 @@ fn what_is_no_module_is_refused() {
 fn other_imports_are_refused() {
     let import = |text: &'static str| refused(&Module { imports: text, ..Module::default() });
     let found = import("(import \"wasi_snapshot_preview1\" \"fd_write\" (func))");
-    let said = "the module imports `wasi_snapshot_preview1.fd_write`, which version 1 of the interface does not have";
-    assert_eq!(found.to_string(), said);
+    let message = "the module imports `wasi_snapshot_preview1.fd_write`, which version 1 of the interface does not have";
+    assert_eq!(found.to_string(), message);
     let found = import("(import \"nilometer\" \"open\" (func))");
     assert!(matches!(found, LoadError::Import { .. }), "{found}");
     let found = import("(import \"nilometer\" \"log\" (func (param i64)))");

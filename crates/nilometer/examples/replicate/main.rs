@@ -65,8 +65,8 @@ enum Format {
 
 fn main() -> Result<()> {
     match Verb::parse() {
-        Verb::Records(asked) => replicate(&asked),
-        Verb::Packets(asked) => packets::replicate(&asked),
+        Verb::Records(options) => replicate(&options),
+        Verb::Packets(options) => packets::replicate(&options),
     }
 }
 
@@ -99,13 +99,13 @@ fn seeds(inputs: &[PathBuf], is_v4_only: bool) -> Result<Vec<FlowRecord>> {
     Ok(seeds)
 }
 
-fn replicate(asked: &Records) -> Result<()> {
-    let seeds = seeds(&asked.inputs, asked.format == Format::Netflow5)?;
-    let span_ns = asked.seconds * SECOND_NS;
-    let copies = asked.count.div_ceil(seeds.len() as u64);
+fn replicate(options: &Records) -> Result<()> {
+    let seeds = seeds(&options.inputs, options.format == Format::Netflow5)?;
+    let span_ns = options.seconds * SECOND_NS;
+    let copies = options.count.div_ceil(seeds.len() as u64);
     // By the end of each: (end, copy, seed).
-    let mut order: Vec<(u64, u32, u32)> = Vec::with_capacity(asked.count as usize);
-    for n in 0..asked.count {
+    let mut order: Vec<(u64, u32, u32)> = Vec::with_capacity(options.count as usize);
+    for n in 0..options.count {
         let (copy, seed) = (n / seeds.len() as u64, n % seeds.len() as u64);
         let record = &seeds[seed as usize];
         let start_ns = (copy * (span_ns / copies) + record.start_ns) % span_ns;
@@ -113,7 +113,7 @@ fn replicate(asked: &Records) -> Result<()> {
         order.push((end_ns, copy as u32, seed as u32));
     }
     order.sort_unstable();
-    let begin_ns = ORIGIN_NS + asked.begin * SECOND_NS;
+    let begin_ns = ORIGIN_NS + options.begin * SECOND_NS;
     let copies = order.into_iter().map(|(end_ns, copy, seed)| {
         let seed = &seeds[seed as usize];
         let lasts_ns = (seed.end_ns - seed.start_ns).min(span_ns);
@@ -124,7 +124,7 @@ fn replicate(asked: &Records) -> Result<()> {
             ..seed.clone()
         }
     });
-    encode::write(&asked.output, asked.format, copies)
+    encode::write(&options.output, options.format, copies)
 }
 
 /// The five-tuple of copy `copy`.

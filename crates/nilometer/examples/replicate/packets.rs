@@ -47,19 +47,19 @@ struct Packet {
 }
 
 /// Writes the copies, in the order of their times.
-pub fn replicate(asked: &Packets) -> Result<()> {
-    let (_, Input::Capture(mut capture)) = open::open(&asked.input, false)? else {
-        bail!("{}: is not a capture", asked.input.display());
+pub fn replicate(options: &Packets) -> Result<()> {
+    let (_, Input::Capture(mut capture)) = open::open(&options.input, false)? else {
+        bail!("{}: is not a capture", options.input.display());
     };
     let packets = read(&mut capture)?;
-    write_file(&asked.output, |file| {
+    write_file(&options.output, |file| {
         for word in [0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1u32] {
             file.write_all(&word.to_le_bytes())?;
         }
-        if let Some(flows) = asked.flows {
-            return drawn(asked.count, flows, &packets, file);
+        if let Some(flows) = options.flows {
+            return drawn(options.count, flows, &packets, file);
         }
-        for (since_ns, copy, packet) in order(asked, &packets) {
+        for (since_ns, copy, packet) in order(options, &packets) {
             let packet = &packets[packet as usize];
             write_packet(file, since_ns, &moved(&packet.frame, copy), packet.original_bytes)?;
         }
@@ -118,14 +118,14 @@ fn segment(flow: u32, flags: u8, sequence: u32, frame_bytes: usize) -> Vec<u8> {
 }
 
 /// When each packet that is written comes, ns since the first: of which copy, and which of its packets.
-fn order(asked: &Packets, packets: &[Packet]) -> Vec<(u64, u32, u32)> {
+fn order(options: &Packets, packets: &[Packet]) -> Vec<(u64, u32, u32)> {
     let first_ns = packets.iter().map(|packet| packet.at_ns).min().unwrap_or(0);
     let last_ns = packets.iter().map(|packet| packet.at_ns).max().unwrap_or(0);
     let lasts_ns = last_ns - first_ns + SECOND_NS;
-    let all = (0..asked.count).map(|n| {
+    let all = (0..options.count).map(|n| {
         let (copy, packet) = (n / packets.len() as u64, n % packets.len() as u64);
         let since_ns = packets[packet as usize].at_ns - first_ns;
-        let at_ns = match asked.seconds {
+        let at_ns = match options.seconds {
             None => copy * lasts_ns + since_ns,
             Some(seconds) => {
                 let scaled = u128::from(since_ns) * u128::from(seconds * SECOND_NS);
@@ -135,7 +135,7 @@ fn order(asked: &Packets, packets: &[Packet]) -> Vec<(u64, u32, u32)> {
         (at_ns, copy as u32, packet as u32)
     });
     let mut order: Vec<_> = all.collect();
-    if asked.seconds.is_some() {
+    if options.seconds.is_some() {
         order.sort_unstable();
     }
     order

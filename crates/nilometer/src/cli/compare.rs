@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use nilometer_likeness::observed::Bin;
-use nilometer_likeness::{Judgement, Likeness, Settings, Source, Verdict as Told, judge};
+use nilometer_likeness::{Judgement, Likeness, Settings, Source, Verdict as LawVerdict, judge};
 use serde::Serialize;
 
 use super::table::Side::{Left, Right};
@@ -14,7 +14,7 @@ use super::table::{row, table};
 use super::{Exit, VERSION};
 use nilometer_files::document;
 use nilometer_files::input::sides::{ObservedSide, observe_both};
-use nilometer_files::said;
+use nilometer_files::terminal;
 use nilometer_lab::trial::figures::{Figure, compared, has_figures};
 use nilometer_lab::trial::progress::Display;
 use nilometer_report as report;
@@ -147,7 +147,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
             print!("\n{}", table(&[Left, Right, Right, Right, Right], &rows));
         }
     }
-    let differs = judgement.told().any(|law| law.verdict == Told::Differs);
+    let differs = judgement.judged().any(|law| law.verdict == LawVerdict::Differs);
     Ok(if args.check && differs { Exit::Negative } else { Exit::Done })
 }
 
@@ -239,7 +239,7 @@ fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
         text += &format!(
             "{name} {}: {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
              {:.3} MB, {seconds:.1} s\n",
-            said::plain(&side.inputs.join(", ")),
+            terminal::plain(&side.inputs.join(", ")),
             side.compared_as,
             *bytes as f64 / 1e6,
         );

@@ -22,14 +22,14 @@ pub fn run(args: DoctorArgs) -> Result<Exit> {
     if args.json {
         println!("{}", serde_json::to_string(&examination)?);
     } else {
-        print!("{}", told(&examination));
+        print!("{}", report_text(&examination));
     }
     Ok(if examination.ready { Exit::Done } else { Exit::Negative })
 }
 
 /// The examination as a person reads it: the verdict first, then a line for each finding, with
 /// what follows and what helps beneath those that are not well.
-fn told(examination: &Examination) -> String {
+fn report_text(examination: &Examination) -> String {
     let mut text = match examination.ready {
         true => "This machine can run the lab.\n".to_owned(),
         false => "This machine cannot run the lab yet.\n".to_owned(),
@@ -78,6 +78,6 @@ to run at all
 not used yet
   ok        AF_XDP  sockets can be opened
 ";
-        assert_eq!(told(&Examination::of(findings)), expected);
+        assert_eq!(report_text(&Examination::of(findings)), expected);
     }
 }

@@ -10,8 +10,8 @@ use super::Exit;
 use nilometer_files::document::model::read_model;
 use nilometer_files::document::{self, together};
 use nilometer_files::harpoon;
-use nilometer_files::said::shown;
 use nilometer_files::table::model::{self, Form};
+use nilometer_files::terminal::shown;
 
 /// Export a model: Harpoon's XML, or tables in CSV or Parquet.
 #[derive(Debug, Args)]

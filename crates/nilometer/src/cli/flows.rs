@@ -18,8 +18,8 @@ use nilometer_files::input::choice::ReadAs;
 use nilometer_files::input::expand::expand;
 use nilometer_files::input::records::{FlowOptions, Progress, Sink, read_flows};
 use nilometer_files::input::summary::FlowSummary;
-use nilometer_files::said::{plain, shown};
 use nilometer_files::table::text::{FlowFile, FlowFormat};
+use nilometer_files::terminal::{plain, shown};
 
 /// Work that takes longer than this shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -313,12 +313,12 @@ mod tests {
     #[test]
     fn help_names_the_defaults_that_hold() {
         let usual = MeterConfig::default();
-        let said = [
+        let message = [
             (usual.active_timeout_ns, parse_time("30m")),
             (usual.inactive_timeout_ns, parse_time("15s")),
             (usual.linger_ns, parse_time("5s")),
         ];
-        said.into_iter().for_each(|(holds, said)| assert_eq!(said, Ok(holds)));
+        message.into_iter().for_each(|(holds, message)| assert_eq!(message, Ok(holds)));
         assert_eq!(usual.flows_max, 1_048_576);
     }
 }

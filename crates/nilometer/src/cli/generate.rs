@@ -242,8 +242,8 @@ fn missed(plan: &Plan) -> Option<String> {
     let off = |planned: &PlannedInterval| {
         100.0 * (planned.bytes as f64 / planned.asked.bytes.max(1) as f64 - 1.0)
     };
-    let asked = plan.intervals.iter().filter(|planned| planned.asked.connections > 0);
-    let missed = asked.map(off).filter(|off| off.abs() > MISSED_PERCENT);
+    let intended = plan.intervals.iter().filter(|planned| planned.asked.connections > 0);
+    let missed = intended.map(off).filter(|off| off.abs() > MISSED_PERCENT);
     let (count, worst) = missed.fold((0, 0.0f64), |(count, worst), off| {
         (count + 1, if off.abs() > worst.abs() { off } else { worst })
     });
@@ -373,7 +373,7 @@ fn play(args: &ClientArgs) -> Result<Exit> {
     if !interrupted && live.progress().established == 0 {
         return Err(unanswered(&plan, &done, args));
     }
-    told(&plan, &done, client.congestion(), args.json);
+    print_result(&plan, &done, client.congestion(), args.json);
     if interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -405,7 +405,7 @@ fn unanswered(plan: &Plan, done: &[Execution], args: &ClientArgs) -> anyhow::Err
     )
 }
 
-fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
+fn print_result(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
     let count = |outcome: Outcome| done.iter().filter(|done| done.outcome == outcome).count();
     let completed = count(Outcome::Completed);
     let unfinished = count(Outcome::Unfinished) + count(Outcome::NotStarted);

@@ -14,7 +14,7 @@ use super::typed::command_line;
 use super::wiring::{self, HoldArgs, WiringArgs};
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
-use nilometer_files::said::plain;
+use nilometer_files::terminal::plain;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::config::{Clock, Keep, LabConfig};
 use nilometer_lab::trial::lost::Loss;
@@ -25,7 +25,7 @@ use nilometer_lab::trial::repeats_page;
 use nilometer_lab::trial::round_trips::PlayRoundTrips;
 use nilometer_lab::trial::router::RouterOutcome;
 use nilometer_lab::trial::run::{Ended, RunOptions, run as run_trial};
-use nilometer_lab::trial::{signals, telling};
+use nilometer_lab::trial::{run_story, signals};
 use nilometer_linux::scheduling::Class;
 use nilometer_report::format::significant;
 use nilometer_report::likeness::word;
@@ -361,7 +361,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     for figure in figures {
         let ratio =
             figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
-        let few = match enough::is_too_few(&telling::figure(figure)) {
+        let few = match enough::is_too_few(&run_story::figure(figure)) {
             true => format!(", but {} samples are too few to judge", figure.count),
             false => String::new(),
         };
@@ -371,11 +371,11 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     print!("{}", fact("packets", format!("{} of {} lost", packets.lost, packets.entered)));
     let lines = [("delay", &outcome.delay_ns), ("wire delay", &outcome.wire_delay_ns)];
     for (name, delay) in lines {
-        let told = delay.as_ref().map_or("not measured".to_owned(), |delay| {
+        let shown = delay.as_ref().map_or("not measured".to_owned(), |delay| {
             let [p50, p99] = [delay.p50, delay.p99].map(|ns| ns as f64 / 1e3);
             format!("p50 {p50:.1} µs, p99 {p99:.1} µs")
         });
-        print!("{}", fact(name, told));
+        print!("{}", fact(name, shown));
     }
     if let Some(router) = &outcome.router {
         print_router(router, outcome.packets.lost);
@@ -416,9 +416,9 @@ fn print_likeness(outcome: &Outcome) {
     print!("{}", table::table(&[Side::Left], &rows));
     if let Some(coverage) = &outcome.coverage {
         let [bytes, flows] = [coverage.bytes, coverage.flows].map(|share| 100.0 * share);
-        let told =
+        let shown =
             format!("{bytes:.1} % of the part's TCP payload, {flows:.1} % of its connections");
-        print!("{}", fact("coverage", told));
+        print!("{}", fact("coverage", shown));
     }
 }
 
@@ -427,8 +427,8 @@ fn print_router(router: &RouterOutcome, lost: u64) {
     for queue in &router.queues {
         let (name, waited) = (format!("queue {}", queue.port), &queue.output);
         let (mean, most) = (waited.mean_packets, waited.max_packets);
-        let told = format!("{}, {mean:.2} packets on average, {most} at most", queue.discipline);
-        print!("{}", fact(&name, told));
+        let shown = format!("{}, {mean:.2} packets on average, {most} at most", queue.discipline);
+        print!("{}", fact(&name, shown));
     }
     for loss in &router.losses {
         let Loss { port, place, packets, direction, reason } = loss;
@@ -436,8 +436,8 @@ fn print_router(router: &RouterOutcome, lost: u64) {
     }
     if lost > 0 || !router.losses.is_empty() {
         let [to_servers, to_clients] = router.unexplained.ways();
-        let told = format!("{to_servers} to_servers, {to_clients} to_clients");
-        print!("{}", fact("not explained", told));
+        let shown = format!("{to_servers} to_servers, {to_clients} to_clients");
+        print!("{}", fact("not explained", shown));
     }
 }
 
@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k_is_told_wherever_laws_are_played() {
+    fn k_is_shown_wherever_laws_are_played() {
         let [name, text] = speed(false, 1.0, 5.1234).expect("k");
         assert_eq!(name, "k");
         assert!(text.starts_with("5.12: gaps and intervals"), "{text}");

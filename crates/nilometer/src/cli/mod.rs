@@ -23,10 +23,10 @@ mod live;
 pub mod model;
 pub mod plugin;
 pub mod profile;
+mod receive;
 pub mod report;
 pub mod route;
 pub mod shell;
-mod receive;
 mod side_by_side;
 pub mod simulate;
 mod stated;
@@ -128,14 +128,14 @@ pub fn main() -> ExitCode {
         Ok(Exit::Negative) => ExitCode::from(1),
         Ok(Exit::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            say!("{}", told(&error));
+            say!("{}", error_text(&error));
             ExitCode::from(2)
         }
     }
 }
 
 /// An error and its causes, each once: what some libraries say has their cause in it already.
-fn told(error: &anyhow::Error) -> String {
+fn error_text(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if line.is_empty() {
@@ -181,11 +181,11 @@ const PLAINER: [(&str, &str); 5] = [
 /// left out: nobody means that, and mostly it would be refused as well.
 fn one_line(account: &str) -> String {
     let account = account.strip_prefix("error: ").unwrap_or(account);
-    let is_told = |line: &&str| !line.trim_start().starts_with("tip: to pass '");
+    let is_kept = |line: &&str| !line.trim_start().starts_with("tip: to pass '");
     let paragraphs = account
         .split("\n\n")
         .filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"))
-        .map(|p| p.lines().filter(is_told).flat_map(str::split_whitespace).collect::<Vec<_>>())
+        .map(|p| p.lines().filter(is_kept).flat_map(str::split_whitespace).collect::<Vec<_>>())
         .filter(|words| !words.is_empty())
         .map(|words| words.join(" "));
     let line = paragraphs.collect::<Vec<_>>().join("; ").replace("; tip: ", "; ");
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_hold_together() {
+    fn command_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -223,12 +223,12 @@ mod tests {
 
     #[test]
     fn no_advice_is_given_that_does_not_help() {
-        let said = |typed: &str| {
+        let message = |typed: &str| {
             let error = Cli::try_parse_from(typed.split(' ')).expect_err("it is refused");
             one_line(&error.to_string())
         };
         let unexpected = "unexpected argument '-x' found";
-        assert_eq!(said("nilometer simulate qsdrr -x results"), unexpected);
+        assert_eq!(message("nilometer simulate qsdrr -x results"), unexpected);
         let lines = [
             ("lab run --seed x", "'--seed <N>': a whole number, zero or more, is needed"),
             ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),
@@ -238,19 +238,19 @@ mod tests {
             ),
         ];
         for (typed, end) in lines {
-            let said = said(&format!("nilometer {typed}"));
-            assert!(said.contains(end), "{said}");
+            let message = message(&format!("nilometer {typed}"));
+            assert!(message.contains(end), "{message}");
         }
     }
 
     #[test]
-    fn each_cause_is_told_once() {
+    fn each_cause_is_printed_once() {
         let inner = anyhow::anyhow!("no space");
         assert_eq!(
-            told(&inner.context("External: no space").context("a file")),
+            error_text(&inner.context("External: no space").context("a file")),
             "a file: External: no space"
         );
-        assert_eq!(told(&anyhow::anyhow!("no space").context("a file")), "a file: no space");
+        assert_eq!(error_text(&anyhow::anyhow!("no space").context("a file")), "a file: no space");
     }
 
     #[test]

@@ -18,11 +18,11 @@ use nilometer_files::harpoon;
 use nilometer_files::input::expand::expand;
 use nilometer_files::input::records::Progress;
 use nilometer_files::input::summary::FlowSummary;
-use nilometer_files::said;
 use nilometer_files::table::flows::read_part_mark;
+use nilometer_files::terminal;
 use nilometer_lab::trial::config::{default_clients, default_servers};
 use nilometer_lab::trial::progress::Display;
-use nilometer_lab::trial::source::{self, Asked, HELD_MAX};
+use nilometer_lab::trial::source::{self, EstimateRequest, HELD_MAX};
 
 /// How long Harpoon's intervals last where its command line does not say otherwise, seconds.
 const HARPOON_INTERVAL_S: f64 = 60.0;
@@ -205,14 +205,14 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
             "warning: --hold has been renamed to --records-in-memory; the old name will be removed in the next version"
         );
     }
-    let asked = Asked {
+    let request = EstimateRequest {
         interval_s: how.interval,
         bound_s: how.bound,
         keep_addresses: how.keep_addresses,
         harpoon: how.harpoon,
         rate: None,
         held_max: how.records_in_memory().map_or(HELD_MAX, |records| records as usize),
-        ..Asked::of(inputs.to_vec())
+        ..EstimateRequest::of(inputs.to_vec())
     };
     let display = Display::new();
     if let Some(part) = &how.part {
@@ -221,12 +221,12 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
         let progress = &mut |progress: &Progress<'_>| display.reading(progress);
         let summary = source::write_part(inputs, &to, progress)?;
         drop(display);
-        return tell_part(part, &summary, how.json);
+        return print_part(part, &summary, how.json);
     }
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
     let to = document::guard_output(output, &expand(inputs)?, how.force, BEGINNING)?;
     display.reading_begins("reading");
-    let made = source::model(&asked, &mut |progress| display.reading(progress))?;
+    let made = source::model(&request, &mut |progress| display.reading(progress))?;
     drop(display);
     to.write_json(&made.model)?;
     for note in &made.notes {
@@ -241,7 +241,7 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
     print_model(&made.model, how.json)
 }
 
-fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Exit> {
+fn print_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Exit> {
     let (path, inputs) = (path.display().to_string(), summary.inputs.len());
     for warning in &summary.warnings {
         say!("warning: {warning}");
@@ -254,7 +254,7 @@ fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Exit> {
     } else {
         println!(
             "{}: {} flow records of {inputs} inputs",
-            said::plain(&path),
+            terminal::plain(&path),
             summary.flow_records
         );
     }

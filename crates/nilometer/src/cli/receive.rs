@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use nilometer_files::said::plain;
 use nilometer_files::say;
+use nilometer_files::terminal::plain;
 use nilometer_lab::stream::remote::{ReceiverOptions, SessionSeen, serve};
 use nilometer_lab::trial::signals;
 use nilometer_linux::{borrowed, privilege};
@@ -51,7 +51,8 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit> {
     let stop = signals::stop_flag()?;
     let ReceiveArgs { interface, listen, once, .. } = args;
     let options = ReceiverOptions { interface: interface.clone(), listen: *listen, once: *once };
-    let ready = |address| say!("receiving from {} for senders that connect to {address}", plain(interface));
+    let ready =
+        |address| say!("receiving from {} for senders that connect to {address}", plain(interface));
     let each = |seen: Result<SessionSeen>| match seen {
         Ok(seen) => tell(&seen, args.json),
         Err(why) => say!("warning: {why:#}"),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::Exit;
 use nilometer_files::document::{self, results};
-use nilometer_files::said::shown;
+use nilometer_files::terminal::shown;
 use nilometer_report as report;
 
 /// Arguments of `nilometer report`.

@@ -12,7 +12,7 @@ use nilometer_sim::scenario::ScenarioKind;
 use super::Exit;
 use super::table::{self, fact};
 use nilometer_files::document::{bounded, results::Directory};
-use nilometer_files::said;
+use nilometer_files::terminal;
 use nilometer_lab::simulate::pages;
 use nilometer_lab::simulate::perform::{Performed, Sweep};
 use nilometer_lab::simulate::result::{
@@ -55,7 +55,7 @@ pub struct SimulateArgs {
     /// Capture a link in the first run to LINK.pcapng in the directory of results, at most LIMIT packets (default
     /// 100000).
     #[arg(long, value_name = "LINK[:LIMIT]", requires = "out")]
-    trace: Option<trace::Asked>,
+    trace: Option<trace::TraceRequest>,
     /// Print the scenario's TOML with the changes of --set, and exit.
     #[arg(long)]
     print: bool,
@@ -128,8 +128,8 @@ fn template(args: &SimulateArgs) -> Result<Template> {
 
 fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     let sweep = Sweep::new(template)?;
-    if let Some(asked) = &args.trace {
-        trace::check(asked, &sweep.scenarios[0])?;
+    if let Some(request) = &args.trace {
+        trace::check(request, &sweep.scenarios[0])?;
     }
     let directory = directory(args, &sweep.template)?;
     if let Some(directory) = &directory {
@@ -179,11 +179,11 @@ fn save(
     let interrupted = performed.result.interrupted;
     let write = || -> Result<()> {
         sweep.write(performed, &directory)?;
-        let Some(asked) = args.trace.as_ref().filter(|_| !interrupted) else { return Ok(()) };
-        let to = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
+        let Some(request) = args.trace.as_ref().filter(|_| !interrupted) else { return Ok(()) };
+        let to = directory.file(&format!("{}.pcapng", request.link.replace('/', "-")));
         let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
         let parts = (&models[..], &sweep.routers[0]);
-        trace::trace(asked, scenario, parts, sweep.runs[0].seed, &to).map(drop)
+        trace::trace(request, scenario, parts, sweep.runs[0].seed, &to).map(drop)
     };
     match write() {
         Err(error) => Err(directory.keep_after(error, RESULT_FILE)),
@@ -209,7 +209,7 @@ fn stress(args: &SimulateArgs, template: &Template) -> Result<Exit> {
         let axes: Vec<&str> = template.axes.iter().map(|(name, _)| name.as_str()).collect();
         print_stress(&points, &axes);
         if let Some(path) = written {
-            print!("{}", fact("results", said::shown(&path)));
+            print!("{}", fact("results", terminal::shown(&path)));
         }
     }
     let bad = points.iter().filter(|point| !point.is_balanced).count();
@@ -229,8 +229,8 @@ fn print_stress(points: &[StressPoint], axes: &[&str]) {
         for variant in &point.variants {
             let ends: Vec<String> = variant.stages.iter().map(u64::to_string).collect();
             let (ends, mbps) = (ends.join(", "), variant.idle_voq_mbps);
-            let told = format!("stages end at {ends}; an idle queue gets {mbps:.2} Mb/s");
-            print!("{}", fact(variant.name, told));
+            let reported = format!("stages end at {ends}; an idle queue gets {mbps:.2} Mb/s");
+            print!("{}", fact(variant.name, reported));
         }
         let (output, input) = (point.output_backlog_bytes_at_t1, point.input_backlog_bytes_at_t1);
         let backlog = format!("output 1 {output} bytes, input 1 {input} bytes");
@@ -261,7 +261,7 @@ fn print(sweep: &Sweep, performed: &Performed, written: Option<&Path>, json: boo
         say!("warning: {warning}");
     }
     if let Some(path) = written {
-        print!("{}", fact("results", said::shown(path)));
+        print!("{}", fact("results", terminal::shown(path)));
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use nilometer_files::document::results::Directory;
-use nilometer_files::said::shown;
 use nilometer_files::say;
+use nilometer_files::terminal::shown;
 use nilometer_lab::device::rules::Rules;
 use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::stream::added::AddedDelay;
@@ -204,7 +204,7 @@ pub fn run(args: StreamArgs) -> Result<Exit> {
             println!("{}", serde_json::to_string(&ended.outcome).context("a result is JSON")?);
         }
         false => {
-            print!("{}", told(&ended.outcome));
+            print!("{}", outcome_text(&ended.outcome));
             if let Some(kept) = &ended.kept {
                 print!("{}", fact("results", shown(kept)));
             }
@@ -247,18 +247,17 @@ fn derived(args: &DeriveArgs) -> Result<Exit> {
 }
 
 /// The result for a person.
-fn told(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     let mut text = String::from("\n");
     for way in &outcome.directions {
-        text += &told_way(way, outcome.directions.len() > 1);
+        text += &way_text(way, outcome.directions.len() > 1);
     }
     if let Some(AddedDelay { p50, .. }) = outcome.added_ns {
         let [ns, low, high] = [p50.ns, p50.low_ns, p50.high_ns].map(|ns| time_ns(ns as f64));
         text += &fact("device adds (p50)", format!("{ns} ({low} to {high})"));
     }
     if let Some(ClockOutcome { offset_ns, uncertainty_ns, exchanges }) = outcome.clock {
-        let [offset, uncertainty] =
-            [offset_ns as f64, uncertainty_ns as f64].map(|ns| time_ns(ns));
+        let [offset, uncertainty] = [offset_ns as f64, uncertainty_ns as f64].map(|ns| time_ns(ns));
         let ahead = format!("{offset} ± {uncertainty} by {exchanges} exchanges, and so are delays");
         text += &fact("clock offset", ahead);
     }
@@ -279,7 +278,7 @@ fn told(outcome: &Outcome) -> String {
     text
 }
 
-fn told_way(way: &StreamOutcome, is_named: bool) -> String {
+fn way_text(way: &StreamOutcome, is_named: bool) -> String {
     let mut text = String::new();
     if is_named {
         text += &fact(&way.name.replace('_', " "), "");

@@ -10,7 +10,7 @@ use nilometer_traffic::round_trips::Source;
 
 use super::table::fact;
 use super::{coverage, side_by_side};
-use nilometer_files::said;
+use nilometer_files::terminal;
 use nilometer_report::format::{bytes, percent, plain, si, significant};
 
 const MINUTE_S: f64 = 60.0;
@@ -23,7 +23,7 @@ pub(super) fn of(model: &TrafficModel) -> String {
     let mut line = |name: &str, value: String| text.push_str(&fact(name, value));
     let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
     // A file's own words are shown as one line, whatever is in them.
-    line("origin", format!("{} ({kind})", said::plain(&model.origin.description)));
+    line("origin", format!("{} ({kind})", terminal::plain(&model.origin.description)));
     let generation = &model.generation;
     line(
         "original",
@@ -135,7 +135,7 @@ fn hurst(model: &TrafficModel) -> (String, String) {
         return (unknown.to_owned(), unknown.to_owned());
     };
     let bin_ms = hurst.bin_s * 1e3;
-    let said = |estimate: &Option<HurstEstimate>| match estimate {
+    let estimated = |estimate: &Option<HurstEstimate>| match estimate {
         Some(one) => format!(
             "{}, octaves {} to {} of bins of {bin_ms} ms",
             side_by_side::with_interval(one),
@@ -144,7 +144,7 @@ fn hurst(model: &TrafficModel) -> (String, String) {
         ),
         None => format!("no line fits the log-scale diagram of bins of {bin_ms} ms"),
     };
-    (said(&hurst.bytes), said(&hurst.packets))
+    (estimated(&hurst.bytes), estimated(&hurst.packets))
 }
 
 /// What whole connections carry, both ways.
@@ -174,8 +174,8 @@ fn interval(one: &Interval) -> String {
     )
 }
 
-fn quantiles(law: &Empirical, told: fn(f64) -> String) -> String {
-    let at = |u| told(law.quantile(u));
+fn quantiles(law: &Empirical, reported: fn(f64) -> String) -> String {
+    let at = |u| reported(law.quantile(u));
     let source = match law.samples() {
         0 => "stated".to_owned(),
         1 => "1 sample".to_owned(),
@@ -187,7 +187,7 @@ fn quantiles(law: &Empirical, told: fn(f64) -> String) -> String {
         at(0.5),
         at(0.9),
         at(0.99),
-        told(law.mean())
+        reported(law.mean())
     )
 }
 
@@ -214,10 +214,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_those_that_a_person_reads() {
-        let told = [0.0, 0.000_02, 0.3, 1.0, 60.0, 119.0, 150.0, 10_000.0, 604_800.0].map(duration);
+    fn quantities_are_shown_in_readable_units() {
+        let reported =
+            [0.0, 0.000_02, 0.3, 1.0, 60.0, 119.0, 150.0, 10_000.0, 604_800.0].map(duration);
         assert_eq!(
-            told,
+            reported,
             ["0 s", "20 µs", "300 ms", "1 s", "60 s", "119 s", "2.5 min", "2.78 h", "7 days"]
         );
         assert_eq!([100.0, 22_045.0, 1.44e9].map(size), ["100 B", "22 kB", "1.44 GB"]);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_told_line_by_line() {
+    fn tables_too_wide_for_the_terminal_are_printed_as_blocks() {
         let rows = [["buffer", "loss %"], ["200", "3.21 ± 0.02"], ["1000", "–"]].map(row);
         let table = "buffer       loss %\n   200  3.21 ± 0.02\n  1000            –\n";
         assert_eq!(within(&rows, None), table);

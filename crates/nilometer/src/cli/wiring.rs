@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use nilometer_files::said::plain;
 use nilometer_files::say;
+use nilometer_files::terminal::plain;
 use nilometer_lab::trial::config::{DutKind, LabConfig};
 use nilometer_lab::trial::leg;
 use nilometer_lab::wiring::{self, ExternalSection, Finding, Wiring, check, instructions};
@@ -63,7 +63,7 @@ pub struct WiringArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Told {
+struct WiringReport {
     #[serde(flatten)]
     wiring: Wiring,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,8 +107,8 @@ pub fn run(args: &WiringArgs) -> Result<Exit> {
         say!("warning: not restored: {problem}");
     }
     if args.json {
-        let told = Told { wiring, check: checked };
-        println!("{}", serde_json::to_string(&told).context("the wiring is JSON")?);
+        let report = WiringReport { wiring, check: checked };
+        println!("{}", serde_json::to_string(&report).context("the wiring is JSON")?);
     } else {
         match checked {
             // (Interfaces of these names are there, so that none has a control character.)

@@ -51,7 +51,7 @@ impl Room {
 
     /// Runs this binary as an unprivileged user, in a folder of that user's, `home`; none, and a line that says
     /// so, where this process may not become another user.
-    pub fn as_nobody(&self) -> Option<impl Fn(&[&str]) -> Output> {
+    pub fn as_unprivileged(&self) -> Option<impl Fn(&[&str]) -> Output> {
         const NOBODY: u32 = 65_534;
         let (binary, home) = (self.own_binary(), self.path("home"));
         fs::create_dir(&home).expect("a folder");
@@ -149,13 +149,13 @@ impl Room {
     pub fn refused(&self, words: &[&str]) -> String {
         let before = self.listing();
         let output = self.run(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
-        assert!(said.starts_with("nilometer: "), "{words:?}: {said}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+        assert!(message.starts_with("nilometer: "), "{words:?}: {message}");
         assert_eq!(text(&output.stdout), "", "{words:?}");
         assert_eq!(self.listing(), before, "{words:?} changed files");
-        said.trim_end().to_owned()
+        message.trim_end().to_owned()
     }
 
     /// A model of two intervals of one second and some hundreds of flows, cut from the embedded one.
@@ -210,26 +210,26 @@ impl Running {
     }
 
     /// Reads stderr up to a line with `word`; the rest is no longer in the output.
-    pub fn hears(&mut self, word: &str) -> BufReader<ChildStderr> {
+    pub fn wait_for_line(&mut self, word: &str) -> BufReader<ChildStderr> {
         let mut lines = BufReader::new(self.child().stderr.take().expect("piped"));
-        let mut heard = String::new();
-        while !heard.contains(word) {
-            let read = lines.read_line(&mut heard).expect("text");
-            assert!(read > 0, "{} ended before it said {word:?}: {heard}", self.words);
+        let mut received = String::new();
+        while !received.contains(word) {
+            let read = lines.read_line(&mut received).expect("text");
+            assert!(read > 0, "{} ended before it said {word:?}: {received}", self.words);
         }
         lines
     }
 
     /// Reads stderr byte by byte up to the end of a line with `word`, and leaves the rest in the pipe.
-    pub fn hears_on(&mut self, word: &str) -> String {
+    pub fn read_until(&mut self, word: &str) -> String {
         let pipe = self.child.as_mut().and_then(|child| child.stderr.as_mut()).expect("piped");
-        let (mut heard, mut byte) = (Vec::new(), [0]);
-        while !(heard.ends_with(b"\n") && text(&heard).contains(word)) {
+        let (mut received, mut byte) = (Vec::new(), [0]);
+        while !(received.ends_with(b"\n") && text(&received).contains(word)) {
             let read = pipe.read(&mut byte).expect("a pipe");
-            assert!(read > 0, "{} ended before it said {word:?}: {}", self.words, text(&heard));
-            heard.push(byte[0]);
+            assert!(read > 0, "{} ended before it said {word:?}: {}", self.words, text(&received));
+            received.push(byte[0]);
         }
-        text(&heard).to_owned()
+        text(&received).to_owned()
     }
 
     /// Waits until `condition` holds while the binary works.
@@ -360,14 +360,14 @@ pub fn talk(count: u64, size: impl Fn(u64) -> usize, acknowledges: bool) -> Vec<
         let client = ([198, 51, 100, 1 + (number % 5) as u8], 20_000 + number as u16).into();
         let server = ([203, 0, 113, 1 + (number % 3) as u8], 80).into();
         let mut at_us = 1_000_000_000 + number * 100_000;
-        let mut heard = [0; 2];
+        let mut received = [0; 2];
         let mut send = |from_client: bool, flags: u8, sequence: u32, payload: &[u8]| {
             let (from, to) = if from_client { (client, server) } else { (server, client) };
             // The sequence number up to which the other end has sent.
-            let acknowledgement = if acknowledges { heard[usize::from(from_client)] } else { 0 };
+            let acknowledgement = if acknowledges { received[usize::from(from_client)] } else { 0 };
             let segment = Tcp { flags, sequence, payload, acknowledgement, ..Tcp::new(from, to) };
             let unit = u32::from(flags & 0x03 != 0);
-            heard[usize::from(!from_client)] = sequence + payload.len() as u32 + unit;
+            received[usize::from(!from_client)] = sequence + payload.len() as u32 + unit;
             frames.push((at_us, build::ethernet(&segment.ip_packet())));
             at_us += 1_000;
         };

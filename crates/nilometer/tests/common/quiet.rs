@@ -52,7 +52,7 @@ impl Moment {
 }
 
 /// Whether the operator has declared the machine quiet, so that no check is relaxed.
-pub fn is_said_to_be_quiet() -> bool {
+pub fn is_declared_quiet() -> bool {
     std::env::var_os("NILOMETER_QUIET").is_some_and(|value| value == "1")
 }
 

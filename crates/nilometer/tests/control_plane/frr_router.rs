@@ -169,18 +169,18 @@ impl Traffic {
     }
 }
 
-fn told(router: &Running) -> usize {
+fn routes_learnt(router: &Running) -> usize {
     router.routes.rib_thread().counts()[Source::Fpm as usize].v4
 }
 
 #[test]
-fn packets_go_by_what_daemons_on_the_ports_learn() {
+fn packets_follow_routes_learnt_by_daemons_on_the_ports() {
     let what = "FRR on the router's ports";
     if !crate::common::privileged(what) || !crate::frr::installed(what) {
         return;
     }
-    let asked = std::env::var("NILOMETER_FRR_ROUTES").ok();
-    let count = asked.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
+    let requested = std::env::var("NILOMETER_FRR_ROUTES").ok();
+    let count = requested.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
     let site = Site::new().expect("a site");
     let config: RouterConfig = toml::from_str(ROUTER).expect("a description");
     let live = Running::start(Some(&site.router), config, false).expect("a router");
@@ -194,7 +194,7 @@ fn packets_go_by_what_daemons_on_the_ports_learn() {
     let routes = some_routes(count, THERE[0]);
     speaker.announce(&routes);
     let all = count + (OSPF_ROUTES + RIP_ROUTES) as usize;
-    let took = wait("routes of all protocols", || told(&live) >= all);
+    let took = wait("routes of all protocols", || routes_learnt(&live) >= all);
     println!(
         "{count} routes by BGP, {OSPF_ROUTES} by OSPF, {RIP_ROUTES} by RIP in {:.1} s; the rib's \
          thread {:.3} s",

@@ -89,10 +89,10 @@ fn neighbours(r2: &Router, r3: &Router) -> Vec<Daemon> {
 }
 
 /// The selected routes of a protocol, as FRR shows them.
-fn said(router: &Router, protocol: &str) -> Ways {
-    let said = router.show(&format!("show ip route {protocol} json"));
+fn shown_routes(router: &Router, protocol: &str) -> Ways {
+    let shown_routes = router.show(&format!("show ip route {protocol} json"));
     let mut ways = Ways::new();
-    for (prefix, routes) in said.as_object().into_iter().flatten() {
+    for (prefix, routes) in shown_routes.as_object().into_iter().flatten() {
         let routes = routes.as_array().into_iter().flatten();
         for route in routes.filter(|route| route["selected"] == true) {
             let hop = &route["nexthops"][0];
@@ -125,7 +125,7 @@ struct Scene<'a> {
     zebra: Daemon,
     daemons: Vec<Daemon>,
     speaker: Speaker,
-    told: Vec<(Prefix<u32>, Ipv4Addr)>,
+    announced: Vec<(Prefix<u32>, Ipv4Addr)>,
     expected: Ways,
 }
 
@@ -158,9 +158,9 @@ impl Scene<'_> {
 
     /// All routes of all protocols arrive, by both ways.
     fn arrive(&mut self) {
-        let count = self.told.len();
+        let count = self.announced.len();
         let begun = Instant::now();
-        self.speaker.announce(&self.told);
+        self.speaker.announce(&self.announced);
         let all = count + (OSPF_ROUTES + RIP_ROUTES) as usize;
         let all_came = || self.forwarding.counts()[Source::Fpm as usize].v4 >= all;
         wait("routes of all protocols", || all_came() && self.ways().len() == all);
@@ -174,14 +174,14 @@ impl Scene<'_> {
             daemons.join("; "),
             self.forwarding.status().cpu.as_secs_f64()
         );
-        self.expected = self.told.iter().map(|(prefix, next)| (*prefix, (0, *next))).collect();
+        self.expected = self.announced.iter().map(|(prefix, next)| (*prefix, (0, *next))).collect();
         for (protocol, routes) in [("ospf", OSPF_ROUTES), ("rip", RIP_ROUTES)] {
-            let ways = said(&self.r1, protocol);
+            let ways = shown_routes(&self.r1, protocol);
             assert_eq!(ways.len(), routes as usize, "{protocol}");
             self.expected.extend(ways);
         }
         assert!(self.ways() == self.expected, "each route has the next hop that it was told with");
-        let by_bgp = said(&self.r1, "bgp");
+        let by_bgp = shown_routes(&self.r1, "bgp");
         assert_eq!(by_bgp.len(), count);
         assert!(by_bgp.iter().all(|(prefix, way)| self.expected[prefix] == *way));
         wait("the kernel's table in the mirror", || self.is_mirrored());
@@ -190,13 +190,13 @@ impl Scene<'_> {
     /// Some are withdrawn; the first of them alone, to see how long one takes.
     fn withdraw(&mut self, count: usize) {
         let mut one = Forwarder::new(&self.forwarding);
-        let (first, _) = self.told[0];
+        let (first, _) = self.announced[0];
         let address = Ipv4Addr::from(first.address()).to_string();
         let before = one.one(&address);
         self.speaker.withdraw(&[first]);
         let took = wait("the withdrawal", || one.one(&address) != before);
         println!("a withdrawn route left the forwarding table after {:.3} s", took.as_secs_f64());
-        let gone: Vec<_> = self.told.drain(..count).map(|(prefix, _)| prefix).collect();
+        let gone: Vec<_> = self.announced.drain(..count).map(|(prefix, _)| prefix).collect();
         self.speaker.withdraw(&gone[1..]);
         for prefix in &gone {
             self.expected.remove(prefix);
@@ -228,13 +228,13 @@ impl Scene<'_> {
         self.zebra.kill();
         self.daemons.clear();
         wait("the connection's end", || !listener.status().is_connected);
-        let late: Vec<_> = self.told.drain(..late).map(|(prefix, _)| prefix).collect();
+        let late: Vec<_> = self.announced.drain(..late).map(|(prefix, _)| prefix).collect();
         assert!(self.ways() == self.expected, "forwarding goes on without them");
         self.zebra = zebra(&self.r1);
         self.r1.wait_for("zebra");
         self.daemons = protocols(&self.r1);
         self.speaker = Speaker::connect(&self.lab.r2, THEIRS[0], OURS[0], 65_002);
-        self.speaker.announce(&self.told);
+        self.speaker.announce(&self.announced);
         wait("the replay's end", || listener.status().replays == 1 && self.is_settled());
         for prefix in &late {
             self.expected.remove(prefix);
@@ -250,8 +250,8 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     if !crate::common::privileged(what) || !crate::frr::installed(what) {
         return;
     }
-    let asked = std::env::var("NILOMETER_FRR_ROUTES").ok();
-    let count = asked.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
+    let requested = std::env::var("NILOMETER_FRR_ROUTES").ok();
+    let count = requested.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
     let lab = Lab::new().expect("a lab");
     let [r1, r2, r3] = [&lab.r1, &lab.r2, &lab.r3].map(Router::new);
     let (forwarding, mirrored) = (rib(&lab), rib(&lab));
@@ -262,15 +262,16 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     let daemons = protocols(&r1);
     let _others = neighbours(&r2, &r3);
     let speaker = Speaker::connect(&lab.r2, THEIRS[0], OURS[0], 65_002);
-    let (told, expected, lab) = (some_routes(count, THEIRS[0]), Ways::new(), &lab);
+    let (announced, expected, lab) = (some_routes(count, THEIRS[0]), Ways::new(), &lab);
     let mut scene =
-        Scene { lab, r1, forwarding, mirrored, zebra, daemons, speaker, told, expected };
+        Scene { lab, r1, forwarding, mirrored, zebra, daemons, speaker, announced, expected };
     scene.arrive();
     assert!(listener.status().is_connected && listener.status().fault.is_none());
     scene.withdraw(count / 5);
 
     // Nested prefixes would hide a gap: those that no other route contains are watched.
-    let late: BTreeSet<_> = scene.told[..count / 10].iter().map(|(prefix, _)| *prefix).collect();
+    let late: BTreeSet<_> =
+        scene.announced[..count / 10].iter().map(|(prefix, _)| *prefix).collect();
     let mut watched = alone(&scene.expected);
     watched.retain(|prefix, _| !late.contains(prefix));
     assert!(watched.len() > scene.expected.len() / 2);

@@ -96,7 +96,7 @@ fn a_way_whose_link_goes_down_is_left_until_it_comes_up() {
 
 /// Three objects and the end of their dump are one datagram.
 #[test]
-fn next_hop_objects_that_are_there_already_are_told() {
+fn existing_next_hop_objects_are_reported() {
     if !crate::common::privileged("next-hop objects of the kernel") {
         return;
     }
@@ -107,20 +107,22 @@ fn next_hop_objects_that_are_there_already_are_told() {
         let object = Message::new(NEW_NEXT_HOP, &[2, 0, 4, 0, 0, 0, 0, 0]).number(ID, id);
         make(&netlink, object.attribute(BLACKHOLE, &[]).bytes());
     }
-    let (news, heard) = sync_channel(10_000);
+    let (news, receiver) = sync_channel(10_000);
     let mirror = KernelMirror::start(Some(&namespace), news).expect("it mirrors");
-    let (mut told, mut is_over, began) = (Vec::new(), false, Instant::now());
+    let (mut reported, mut is_over, began) = (Vec::new(), false, Instant::now());
     while !is_over && began.elapsed() < PATIENCE {
-        let Ok(batch) = heard.recv_timeout(PATIENCE) else { continue };
+        let Ok(batch) = receiver.recv_timeout(PATIENCE) else { continue };
         for update in batch.updates {
             match update {
-                RouteUpdate::Define { id, way: RouteTarget::Fate(Hop::Blackhole) } => told.push(id),
+                RouteUpdate::Define { id, way: RouteTarget::Fate(Hop::Blackhole) } => {
+                    reported.push(id)
+                }
                 RouteUpdate::ReplayEnds => is_over |= batch.source == Source::Kernel,
                 _ => {}
             }
         }
     }
     assert!(is_over, "{:?}", mirror.status());
-    told.sort_unstable();
-    assert_eq!(told, ids);
+    reported.sort_unstable();
+    assert_eq!(reported, ids);
 }

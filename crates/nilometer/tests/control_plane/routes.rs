@@ -46,7 +46,7 @@ fn static_route(to: &str, members: &[Member]) -> StaticRoute {
 }
 
 #[test]
-fn what_the_operator_says_is_done_when_the_call_returns() {
+fn operator_changes_are_applied_when_the_call_returns() {
     let rib = rib_thread();
     let mut forwarder = Forwarder::new(&rib);
     rib.set_addresses(0, &[(ip("198.18.0.1"), 24), (ip("fd00::1"), 64)]);
@@ -67,9 +67,9 @@ fn what_the_operator_says_is_done_when_the_call_returns() {
     };
     // Two networks of IPv4 with an address and a broadcast each; one of IPv6 with an address.
     assert_eq!((count(Source::Connected), count(Source::Static)), ((6, 2), (2, 0)));
-    let told = rib.look_up(ip("10.200.0.1"));
-    assert_eq!((told.len(), told[0].prefix), (1, prefix("10.0.0.0/8")));
-    assert_eq!((told[0].source, &told[0].members), (Source::Static, &vec![via(1, "198.18.1.2")]));
+    let found = rib.look_up(ip("10.200.0.1"));
+    assert_eq!((found.len(), found[0].prefix), (1, prefix("10.0.0.0/8")));
+    assert_eq!((found[0].source, &found[0].members), (Source::Static, &vec![via(1, "198.18.1.2")]));
     assert_eq!(rib.look_up(ip("fd00::2"))[0].members, [on_link(0)]);
     assert_eq!(rib.look_up(ip("fd01::2")), []);
 
@@ -252,7 +252,7 @@ fn connect(listener: &FpmListener, bytes: &[u8]) -> TcpStream {
 }
 
 #[test]
-fn a_lost_daemon_is_forwarded_for_until_another_has_told_everything() {
+fn routes_of_a_lost_daemon_are_kept_until_the_replay_of_another_ends() {
     let rib = rib_thread();
     rib.set_port(1, 0);
     let listener = listen(&rib, 2_000, 1_000, 60_000);
@@ -277,7 +277,7 @@ fn a_lost_daemon_is_forwarded_for_until_another_has_told_everything() {
 }
 
 #[test]
-fn a_daemon_that_is_never_quiet_is_swept_after_all() {
+fn routes_of_a_daemon_that_is_never_quiet_are_swept_after_a_limit() {
     let rib = rib_thread();
     rib.set_port(1, 0);
     let listener = listen(&rib, 100, 60_000, 1_500);
@@ -291,7 +291,7 @@ fn a_daemon_that_is_never_quiet_is_swept_after_all() {
 }
 
 #[test]
-fn a_stranger_is_shown_the_door_and_a_bad_message_passed_over() {
+fn foreign_connections_are_closed_and_bad_messages_skipped() {
     let rib = rib_thread();
     rib.set_port(1, 0);
     let listener = listen(&rib, 100, 100, 60_000);
@@ -412,8 +412,8 @@ fn a_failover_and_a_change_do_not_wait_for_a_list() {
                 let began = Instant::now();
                 let listing = rib.list(Selection { most: 10_000, ..Selection::default() });
                 walks.push(began.elapsed());
-                let told = listing.routes.len() + listing.more;
-                assert!((routes as usize..=routes as usize + 1).contains(&told), "{told}");
+                let found = listing.routes.len() + listing.more;
+                assert!((routes as usize..=routes as usize + 1).contains(&found), "{found}");
                 lists.fetch_add(1, Ordering::Relaxed);
             }
             walks

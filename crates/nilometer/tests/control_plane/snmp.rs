@@ -129,19 +129,19 @@ fn a_manager_reads_the_router() {
             near.send_to(b"there", "198.18.1.2:9").expect("it is sent");
         }
         let began = Instant::now();
-        let told = loop {
-            let told = walk(port, IF_X_ENTRY, round == 1);
+        let walked = loop {
+            let walked = walk(port, IF_X_ENTRY, round == 1);
             let ours = running.tally().expect("its counters");
-            let ingress = told.get(&format!("{IF_X_ENTRY}.7.1")).cloned();
+            let ingress = walked.get(&format!("{IF_X_ENTRY}.7.1")).cloned();
             if ingress == Some(ours.ports[0].in_packets.to_string()) {
                 assert!(ours.ports[0].in_packets >= 20 * (round + 1), "{ours:?}");
-                break told;
+                break walked;
             }
-            assert!(began.elapsed() < PATIENCE, "{told:?} {ours:?}");
+            assert!(began.elapsed() < PATIENCE, "{walked:?} {ours:?}");
             thread::sleep(Duration::from_millis(300));
         };
-        assert_eq!(told[&format!("{IF_X_ENTRY}.1.2")], "p1");
-        assert_eq!(told[&format!("{IF_X_ENTRY}.15.1")], "500");
+        assert_eq!(walked[&format!("{IF_X_ENTRY}.1.2")], "p1");
+        assert_eq!(walked[&format!("{IF_X_ENTRY}.15.1")], "500");
         let ours = walk(port, OURS, round == 0);
         assert_eq!(ours[&format!("{OURS}.1.1.2.1")], "qsdrr");
         assert_eq!(ours[&format!("{OURS}.2.1.2.1")], "deny");

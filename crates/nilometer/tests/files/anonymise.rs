@@ -54,7 +54,7 @@ fn records_keep_everything_but_their_addresses_and_these_keep_their_prefixes() {
 }
 
 #[test]
-fn a_table_says_nothing_of_its_inputs_and_makes_the_same_model() {
+fn an_anonymised_table_reveals_no_inputs_and_gives_the_same_model() {
     let room = Room::new("anonymised-table");
     room.write("of-a-customer.pcap", capture(60, |number| 300 + number as usize));
     room.write("key", KEY);
@@ -81,7 +81,7 @@ fn a_table_says_nothing_of_its_inputs_and_makes_the_same_model() {
 }
 
 #[test]
-fn what_is_no_key_is_refused_in_one_line() {
+fn invalid_keys_are_refused_in_one_line() {
     let room = Room::new("anonymised-refused");
     room.write("small.pcap", capture(10, |_| 500));
     room.write("key", KEY);

@@ -38,9 +38,9 @@ fn furnished(name: &str) -> Room {
 /// Runs each line, which must be refused with its words.
 fn all_refused(room: &Room, cases: &[Case<'_>]) {
     for (line, words) in cases {
-        let said = room.refused(&line.split(' ').collect::<Vec<_>>());
+        let stderr = room.refused(&line.split(' ').collect::<Vec<_>>());
         for word in *words {
-            assert!(said.contains(word), "`{line}` does not say {word:?}: {said}");
+            assert!(stderr.contains(word), "`{line}` does not say {word:?}: {stderr}");
         }
     }
 }
@@ -117,7 +117,7 @@ fn models_that_are_none_are_neither_shown_nor_played() {
 }
 
 #[test]
-fn generators_refuse_what_they_cannot_do() {
+fn generators_refuse_invalid_arguments() {
     let room = furnished("generators");
     room.small_model("good.json");
     all_refused(
@@ -262,11 +262,11 @@ const READERS: [&str; 18] = [
 fn refused_in_bounds(room: &Room, line: &str, document: &str) -> String {
     let line = line.replace("IT", document);
     let output = room.run_within(REFUSING_KIB, &line.split(' ').collect::<Vec<_>>());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "`{line}`: {:?}: {said}", output.status);
-    assert_eq!(said.lines().count(), 1, "`{line}`: {said}");
-    assert!(said.contains(document), "`{line}` does not name {document}: {said}");
-    said.to_owned()
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "`{line}`: {:?}: {stderr}", output.status);
+    assert_eq!(stderr.lines().count(), 1, "`{line}`: {stderr}");
+    assert!(stderr.contains(document), "`{line}` does not name {document}: {stderr}");
+    stderr.to_owned()
 }
 
 #[test]
@@ -280,10 +280,10 @@ fn documents_that_have_no_end_are_refused_at_their_limit() {
     holes.set_len(8 << 30).expect("a length");
     for document in ["/dev/zero", "holes"] {
         for line in READERS {
-            let said = refused_in_bounds(&room, line, document);
+            let stderr = refused_in_bounds(&room, line, document);
             let other_words = ["is not a part", "is not a key", "no supported format"];
-            let is_said = |words: &str| said.contains(words);
-            assert!(is_said("has more than ") || other_words.into_iter().any(is_said), "{said}");
+            let is_said = |words: &str| stderr.contains(words);
+            assert!(is_said("has more than ") || other_words.into_iter().any(is_said), "{stderr}");
         }
     }
     assert!(!room.path("out").exists() && !room.path("out.json").exists());
@@ -317,10 +317,10 @@ fn a_pipe_that_is_fed_without_end_is_left_at_the_limit() {
             }
             (fed, std::io::ErrorKind::Other)
         });
-        let said = refused_in_bounds(&room, line, "pipe.toml");
+        let stderr = refused_in_bounds(&room, line, "pipe.toml");
         let (fed, why) = feeder.join().expect("the feeder ends");
         assert_eq!(why, std::io::ErrorKind::BrokenPipe, "`{line}` took {fed} bytes");
-        assert!(fed <= DOCUMENT_BYTES_MAX + (1 << 20), "`{line}` took {fed} bytes: {said}");
+        assert!(fed <= DOCUMENT_BYTES_MAX + (1 << 20), "`{line}` took {fed} bytes: {stderr}");
         fs::remove_file(&pipe).expect("it is ours");
     }
 }
@@ -328,7 +328,7 @@ fn a_pipe_that_is_fed_without_end_is_left_at_the_limit() {
 /// A user namespace that may create neither networks nor further user namespaces has as little
 /// privilege as possible.
 #[test]
-fn without_privilege_a_lab_says_what_to_do() {
+fn without_privilege_a_lab_names_the_remedy() {
     let room = furnished("bare");
     let bare = "echo 0 > /proc/sys/user/max_net_namespaces && \
                 echo 0 > /proc/sys/user/max_user_namespaces && echo bare && exec \"$0\" \"$@\"";
@@ -343,10 +343,10 @@ fn without_privilege_a_lab_says_what_to_do() {
         }
         Err(error) => return println!("skipped: unshare(1) does not run: {error}"),
     };
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("nilometer: a lab needs root"), "{said}");
-    assert!(said.contains("sudo"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("nilometer: a lab needs root"), "{stderr}");
+    assert!(stderr.contains("sudo"), "{stderr}");
     assert_eq!(room.listing(), before);
 }

@@ -78,7 +78,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn what_was_put_into_packets_is_found_by_the_command() {
+fn the_command_recovers_the_hurst_parameter_of_a_capture() {
     let room = Room::new("hurst");
     for (round, hurst) in [0.5, 0.8].into_iter().enumerate() {
         let mut rng = Rng::new(6, NOISE, round as u64);
@@ -185,7 +185,7 @@ fn the_estimate_of_a_trace_is_that_of_its_series() {
 }
 
 #[test]
-fn flow_records_and_short_captures_say_why_there_is_none() {
+fn flow_records_and_short_captures_give_a_reason_for_no_estimate() {
     let room = Room::new("hurst-none");
     let busy = noise(0.5, 2_048, &mut Rng::new(6, NOISE, 9));
     let counts: Vec<u64> = busy.iter().map(|value| (4.0 + value).max(0.0) as u64).collect();
@@ -199,9 +199,9 @@ fn flow_records_and_short_captures_say_why_there_is_none() {
     ] {
         let words = [&["model"], inputs, &["-o", "m.json", "--force", "--json"]].concat();
         let output = room.run(&words);
-        let said = text(&output.stderr);
-        assert!(output.status.success() && said.contains("hurst is left out"), "{said}");
-        assert!(said.contains(why), "{inputs:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.success() && stderr.contains("hurst is left out"), "{stderr}");
+        assert!(stderr.contains(why), "{inputs:?}: {stderr}");
         assert!(room.json("m.json")["hurst"].is_null());
         assert!(room.done(&["model", "show", "m.json"]).contains("Hurst of bytes"));
     }

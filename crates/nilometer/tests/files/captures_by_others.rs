@@ -19,29 +19,33 @@ const BUFFER_BYTES: usize = 4 << 20;
 
 /// A packet as both report it: its time in nanoseconds, its length on the link, and the captured
 /// bytes.
-type Told = (Option<u64>, u32, Vec<u8>);
+type ReadPacket = (Option<u64>, u32, Vec<u8>);
 
-fn ours(bytes: &[u8]) -> Vec<Told> {
+fn ours(bytes: &[u8]) -> Vec<ReadPacket> {
     let mut capture = if is_pcap(bytes) {
         Capture::Pcap(Pcap::new(Window::new(bytes)).expect("a header"))
     } else {
         Capture::Pcapng(Box::new(Pcapng::new(Window::new(bytes)).expect("a header")))
     };
-    let mut told = Vec::new();
+    let mut read_packets = Vec::new();
     while let Some(packet) = capture.next_packet().expect("memory can be read") {
-        told.push((packet.stamp_ns, packet.original_bytes, packet.frame.to_vec()));
+        read_packets.push((packet.stamp_ns, packet.original_bytes, packet.frame.to_vec()));
     }
-    told
+    read_packets
 }
 
 /// The packets that they read until the file ends, or until the first error.
-fn theirs(bytes: &[u8]) -> (Vec<Told>, Option<String>) {
-    let mut told = Vec::new();
-    let refused = if is_pcap(bytes) { legacy(bytes, &mut told) } else { blocks(bytes, &mut told) };
-    (told, refused)
+fn theirs(bytes: &[u8]) -> (Vec<ReadPacket>, Option<String>) {
+    let mut read_packets = Vec::new();
+    let refused = if is_pcap(bytes) {
+        legacy(bytes, &mut read_packets)
+    } else {
+        blocks(bytes, &mut read_packets)
+    };
+    (read_packets, refused)
 }
 
-fn legacy(bytes: &[u8], told: &mut Vec<Told>) -> Option<String> {
+fn legacy(bytes: &[u8], read_packets: &mut Vec<ReadPacket>) -> Option<String> {
     let mut reader = match LegacyPcapReader::new(BUFFER_BYTES, bytes) {
         Ok(reader) => reader,
         Err(error) => return Some(format!("{error:?}")),
@@ -57,7 +61,7 @@ fn legacy(bytes: &[u8], told: &mut Vec<Told>) -> Option<String> {
                     PcapBlockOwned::Legacy(block) => {
                         let stamp_ns = u64::from(block.ts_sec) * 1_000_000_000
                             + u64::from(block.ts_usec) * unit_ns;
-                        told.push((Some(stamp_ns), block.origlen, block.data.to_vec()));
+                        read_packets.push((Some(stamp_ns), block.origlen, block.data.to_vec()));
                     }
                     PcapBlockOwned::NG(_) => return Some("a block of pcapng".to_owned()),
                 }
@@ -74,7 +78,7 @@ fn legacy(bytes: &[u8], told: &mut Vec<Told>) -> Option<String> {
     }
 }
 
-fn blocks(bytes: &[u8], told: &mut Vec<Told>) -> Option<String> {
+fn blocks(bytes: &[u8], read_packets: &mut Vec<ReadPacket>) -> Option<String> {
     let mut reader = match PcapNGReader::new(BUFFER_BYTES, bytes) {
         Ok(reader) => reader,
         Err(error) => return Some(format!("{error:?}")),
@@ -98,13 +102,13 @@ fn blocks(bytes: &[u8], told: &mut Vec<Told>) -> Option<String> {
                         let frame = packet.data[..packet.caplen as usize].to_vec();
                         // Stamps saturate with us.
                         let ns = ns.clamp(0, u64::MAX.into()) as u64;
-                        told.push((Some(ns), packet.origlen, frame));
+                        read_packets.push((Some(ns), packet.origlen, frame));
                     }
                     PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
                         let (.., snap) = interfaces[0];
                         let snap = if snap == 0 { u32::MAX } else { snap };
                         let kept = packet.origlen.min(snap) as usize;
-                        told.push((None, packet.origlen, packet.data[..kept].to_vec()));
+                        read_packets.push((None, packet.origlen, packet.data[..kept].to_vec()));
                     }
                     _ => {}
                 }

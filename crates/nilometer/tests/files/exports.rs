@@ -21,8 +21,8 @@ fn flows(paths: &[PathBuf]) -> (Option<i32>, Value, String) {
 
 /// The object of a run that must succeed.
 fn counted(paths: &[PathBuf]) -> Value {
-    let (status, counts, said) = flows(paths);
-    assert_eq!(status, Some(0), "{paths:?}: {said}");
+    let (status, counts, message) = flows(paths);
+    assert_eq!(status, Some(0), "{paths:?}: {message}");
     counts
 }
 
@@ -153,8 +153,8 @@ fn archives_are_decoded() {
     assert_eq!(torn["damaged"], 1, "{torn}");
     let cut = counted(&[room.file("cut", &[head(0), body[..100].to_vec()].concat())]);
     assert_eq!((&cut["flow_records"], &cut["skipped"]["record_damaged"]), (&1.into(), &1.into()));
-    let (status, _, said) = flows(&[room.file("unknown", &[0xcf, 0x10, 9, 3, 0, 0, 0, 8])]);
-    assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+    let (status, _, message) = flows(&[room.file("unknown", &[0xcf, 0x10, 9, 3, 0, 0, 0, 8])]);
+    assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
 }
 
 /// A datagram of version 5: start and end of each record in seconds of uptime, flags, packets, bytes.
@@ -273,7 +273,7 @@ fn compressed_blocks_are_unpacked() {
 }
 
 #[test]
-fn records_that_damage_costs_are_told_with_their_place_and_share() {
+fn records_lost_to_damage_are_reported_with_place_and_share() {
     let room = Room::new("damaged");
     let whole = nfcapd(0, 3, 1_000, <[u8]>::to_vec);
     let block_bytes = (whole.len() - 40) / 3;
@@ -281,8 +281,8 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
     let mut damaged = whole.clone();
     let second = 40 + block_bytes;
     damaged[second + 12 + 500 * 76 + 2..][..2].fill(0);
-    let (status, counts, said) = flows(&[room.file("damaged", &damaged)]);
-    assert_eq!((status, &counts["flow_records"]), (Some(0), &2_500.into()), "{said}");
+    let (status, counts, message) = flows(&[room.file("damaged", &damaged)]);
+    assert_eq!((status, &counts["flow_records"]), (Some(0), &2_500.into()), "{message}");
     assert_eq!(
         (&counts["damaged"], &counts["skipped"]["record_damaged"]),
         (&1.into(), &500.into())
@@ -290,8 +290,11 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
     let words = format!(
         "damaged: 500 of 3000 records (16.7 %) are damaged and were left out in the block at byte {second}"
     );
-    assert!(counts["warnings"][0].as_str().is_some_and(|said| said.ends_with(&words)), "{counts}");
-    assert!(said.lines().any(|line| line.contains(&words)), "{said}");
+    assert!(
+        counts["warnings"][0].as_str().is_some_and(|message| message.ends_with(&words)),
+        "{counts}"
+    );
+    assert!(message.lines().any(|line| line.contains(&words)), "{message}");
     // A record of another kind is none that can be read.
     let mut odd = whole.clone();
     odd[40 + 12 + 76] = 0x77;
@@ -318,7 +321,7 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
 }
 
 #[test]
-fn digests_are_what_sha256sum_prints() {
+fn digests_agree_with_sha256sum() {
     let room = Room::new("digests");
     // More than the buffers of the thread that digests, and less than one.
     let long = nfcapd(0, 400, 1_000, <[u8]>::to_vec);
@@ -338,7 +341,7 @@ fn digests_are_what_sha256sum_prints() {
 }
 
 #[test]
-fn what_nfdump_packed_is_unpacked() {
+fn blocks_compressed_by_nfdump_are_decompressed() {
     let data = std::env::var_os("NILOMETER_DATA");
     let has_nfdump = Command::new("nfdump").arg("-V").output().is_ok();
     let (Some(data), true) = (data, has_nfdump) else {
@@ -412,10 +415,10 @@ fn public_exports_have_their_flows_and_all_others_a_clear_end() {
             }
             match flows(std::slice::from_ref(&path)) {
                 (Some(0), Value::Object(_), _) => read += 1,
-                (Some(2), Value::Null, said) if said.lines().count() == 1 => {
+                (Some(2), Value::Null, message) if message.lines().count() == 1 => {
                     refused.push(path.file_name().map(|name| name.to_os_string()));
                 }
-                (status, _, said) => panic!("{path:?}: status {status:?}: {said}"),
+                (status, _, message) => panic!("{path:?}: status {status:?}: {message}"),
             }
         }
     }

@@ -70,10 +70,10 @@ fn text(bytes: &[u8]) -> &str {
 /// A run that must be refused: exit status 2, one line on stderr, nothing on stdout.
 fn refused(arguments: &[&str], input: Option<&[u8]>, word: &str) {
     let output = flows(arguments, input);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+    assert!(message.contains(word), "{arguments:?} does not say {word:?}: {message}");
     assert!(output.stdout.is_empty(), "{arguments:?}: {}", text(&output.stdout));
 }
 
@@ -202,7 +202,7 @@ fn a_connection_is_two_records_however_it_is_given() {
 }
 
 #[test]
-fn what_is_odd_is_counted_and_said() {
+fn odd_input_is_counted_and_warned_of() {
     let room = Room::new("odd");
     let mut packets = connection(40_000);
     packets.push((1_002.0, build::ethernet_of(0x0806, &[0; 28])));
@@ -214,13 +214,13 @@ fn what_is_odd_is_counted_and_said() {
 
     let cut = counted(&[&room.file("cut", &whole[..whole.len() - 1])]);
     assert_eq!((&cut["packets"], &cut["cut_records"]), (&8.into(), &1.into()));
-    assert!(cut["warnings"][0].as_str().is_some_and(|said| said.contains("cut")), "{cut}");
+    assert!(cut["warnings"][0].as_str().is_some_and(|message| message.contains("cut")), "{cut}");
 
     let mut damaged = whole.clone();
     damaged[24 + 8..24 + 12].copy_from_slice(&u32::MAX.to_le_bytes());
     let damaged = counted(&[&room.file("damaged", &damaged)]);
     assert_eq!((&damaged["packets"], &damaged["damaged"]), (&0.into(), &1.into()));
-    assert!(damaged["warnings"][0].as_str().is_some_and(|said| said.contains("byte 24")));
+    assert!(damaged["warnings"][0].as_str().is_some_and(|message| message.contains("byte 24")));
 
     let packed = gzip(&whole);
     let torn = counted(&[&room.file("torn.gz", &packed[..packed.len() - 20])]);
@@ -273,7 +273,7 @@ fn exports_are_decoded_from_files_and_from_captures() {
 }
 
 #[test]
-fn timers_and_the_cache_are_what_was_asked_for() {
+fn timers_and_cache_size_are_as_requested() {
     let room = Room::new("timers");
     let to = ([198, 18, 0, 2], 53).into();
     let datagram = |port| build::ethernet(&build::udp(([198, 18, 0, 1], port).into(), to, b"ask"));
@@ -389,7 +389,7 @@ fn check(data: &Path, file: &str, expected: Option<u64>) -> Result<bool, String>
     let path = data.join("pcap").join(file);
     let expected = if file == PACKED.0 { Some(PACKED.1) } else { expected };
     let output = flows(&[path.to_str().expect("UTF-8"), "--json"], None);
-    let said = text(&output.stderr);
+    let message = text(&output.stderr);
     match (output.status.code(), expected) {
         (Some(0), Some(packets)) => {
             let counts: Value =
@@ -401,8 +401,8 @@ fn check(data: &Path, file: &str, expected: Option<u64>) -> Result<bool, String>
             }
         }
         (Some(0), None) => Err(format!("{file}: is not a capture and was read")),
-        (Some(2), _) if said.lines().count() == 1 && output.stdout.is_empty() => Ok(false),
-        (status, _) => Err(format!("{file}: status {status:?}: {said}")),
+        (Some(2), _) if message.lines().count() == 1 && output.stdout.is_empty() => Ok(false),
+        (status, _) => Err(format!("{file}: status {status:?}: {message}")),
     }
 }
 

@@ -129,22 +129,25 @@ fn random_directories_lose_nothing_and_own_results_are_replaced() {
         let before = snapshot(&case);
         let output = run(&case, &line.split(' ').collect::<Vec<_>>());
         let after = snapshot(&case);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         let ours = [PathBuf::from(place), PathBuf::from(&partial)];
         let ours = if may_replace { &ours[..] } else { &[] };
         let (lost, left) = (losses(&before, &after, ours), litter(&before, &after, ours));
-        assert!(lost.is_empty() && left.is_empty(), "{number}: `{line}` {lost:?} {left:?}: {said}");
+        assert!(
+            lost.is_empty() && left.is_empty(),
+            "{number}: `{line}` {lost:?} {left:?}: {stderr}"
+        );
         let status = output.status.code();
         if may_replace {
-            assert_eq!(status, Some(0), "{number}: `{line}` on what it may replace: {said}");
+            assert_eq!(status, Some(0), "{number}: `{line}` on what it may replace: {stderr}");
             let names: Vec<_> = after.keys().filter(|path| path.starts_with(place)).collect();
             assert!(names.len() > 3, "{number}: {names:?}");
             assert!(!after.contains_key(Path::new(&partial)), "{number}: {partial} is left");
             assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{number}: {names:?}");
             replaced += 1;
         } else {
-            assert_eq!(status, Some(2), "{number}: `{line}` on what it may not replace: {said}");
-            assert_eq!(said.lines().count(), 1, "{number}: {said}");
+            assert_eq!(status, Some(2), "{number}: `{line}` on what it may not replace: {stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{number}: {stderr}");
             refused += 1;
         }
     }
@@ -243,7 +246,7 @@ fn random_files_are_replaced_only_if_they_are_ours() {
         let before = snapshot(&at);
         let output = run(&at, &words);
         let after = snapshot(&at);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         let ours = ["OUT", "OUT.csv", "OUT.ndjson", "OUT.parquet", "OUT_tcpclient.xml"];
         let mut ours: Vec<PathBuf> = ours.map(PathBuf::from).into();
         ours.push("OUT_tcpserver.xml".into());
@@ -254,9 +257,12 @@ fn random_files_are_replaced_only_if_they_are_ours() {
         }
         let ours = if may_replace { &ours[..] } else { &[] };
         let (lost, left) = (losses(&before, &after, ours), litter(&before, &after, ours));
-        assert!(lost.is_empty() && left.is_empty(), "{number}: `{line}` {lost:?} {left:?}: {said}");
+        assert!(
+            lost.is_empty() && left.is_empty(),
+            "{number}: `{line}` {lost:?} {left:?}: {stderr}"
+        );
         let status = if may_replace { 0 } else { 2 };
-        assert_eq!(output.status.code(), Some(status), "{number}: `{line}`: {said}");
+        assert_eq!(output.status.code(), Some(status), "{number}: `{line}`: {stderr}");
         let _ = fs::remove_dir_all(room.path("OUT"));
         for path in after.keys().filter(|path| path.to_string_lossy().starts_with("OUT")) {
             let _ = fs::remove_file(at.join(path));
@@ -267,7 +273,7 @@ fn random_files_are_replaced_only_if_they_are_ours() {
 
 /// A user that knows which process writes next cannot place a link in its way.
 #[test]
-fn temporary_names_cannot_be_foreseen() {
+fn temporary_names_are_unpredictable() {
     let room = furnished("force-links");
     fs::create_dir(room.path("run")).expect("a folder");
     room.write("run/report.json", "{\"format\":\"nilometer-report 1\"}");
@@ -399,9 +405,9 @@ fn of_two_runs_with_one_place_one_is_refused() {
         let statuses = ended.each_ref().map(|one| one.status.code());
         assert!(statuses.contains(&Some(0)), "{number}: {statuses:?}");
         for one in ended.iter().filter(|one| one.status.code() != Some(0)) {
-            let said = text(&one.stderr);
-            assert_eq!((one.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-            assert!(said.contains("another run"), "{number}: {said}");
+            let stderr = text(&one.stderr);
+            assert_eq!((one.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+            assert!(stderr.contains("another run"), "{number}: {stderr}");
             refused += 1;
         }
         both += u32::from(statuses == [Some(0); 2]);
@@ -434,11 +440,15 @@ fn a_place_is_locked_while_it_is_written_and_not_longer() {
         "model export m.json --csv out --force",
     ] {
         let output = run(&room.path(""), &line.split(' ').collect::<Vec<_>>());
-        let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), stderr.lines().count()),
+            (Some(2), 1),
+            "{line}: {stderr}"
+        );
         let process = format!("another run (process {}) is writing", first.pid());
-        assert!(said.contains(&process) || said.contains("exists already"), "{line}: {said}");
-        assert!(!line.contains("--force") || said.contains(&process), "{line}: {said}");
+        assert!(stderr.contains(&process) || stderr.contains("exists already"), "{line}: {stderr}");
+        assert!(!line.contains("--force") || stderr.contains(&process), "{line}: {stderr}");
     }
     first.signal(libc::SIGKILL);
     first.end();

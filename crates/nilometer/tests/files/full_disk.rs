@@ -59,16 +59,16 @@ fn fills(room: &Room, words: &[&str], from: u64, failures: u32, left: &[&str]) {
     let (mut bytes, mut failed) = (from, 0);
     loop {
         let (output, found) = on_disk(room, bytes, words);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         if output.status.code() == Some(0) {
-            assert_eq!(found, left, "{words:?} on {bytes} bytes: {said}");
+            assert_eq!(found, left, "{words:?} on {bytes} bytes: {stderr}");
             break;
         }
-        assert_eq!(output.status.code(), Some(2), "{words:?} on {bytes} bytes: {said}");
-        let line = said.lines().last().expect("a reason");
+        assert_eq!(output.status.code(), Some(2), "{words:?} on {bytes} bytes: {stderr}");
+        let line = stderr.lines().last().expect("a reason");
         // Measurements are kept as far as they could be written.
         let kept = line.contains("kept in ").then(|| format!("{}.partial", left[0]));
-        assert_eq!(found, Vec::from_iter(kept), "{words:?} on {bytes} bytes: {said}");
+        assert_eq!(found, Vec::from_iter(kept), "{words:?} on {bytes} bytes: {stderr}");
         assert_eq!(line.matches("No space left on device").count(), 1, "{words:?}: {line}");
         let names_it = left.iter().any(|name| line.contains(name));
         assert!(line.starts_with("nilometer: ") && names_it, "{words:?}: {line}");
@@ -162,15 +162,15 @@ fn a_full_disk_leaves_no_half_of_a_run() {
     let mut ended = Vec::new();
     for bytes in [4_096, 262_144, wanted, ENOUGH_BYTES] {
         let (output, left) = on_disk(&room, bytes, &words);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         let status = output.status.code();
         if status == Some(0) {
-            assert_eq!(left, ["run"], "{bytes} bytes: {said}");
+            assert_eq!(left, ["run"], "{bytes} bytes: {stderr}");
         } else {
-            let line = said.lines().last().expect("a reason");
+            let line = stderr.lines().last().expect("a reason");
             let kept = line.contains("; what was measured is kept in /").then_some("run.partial");
-            assert_eq!(status, Some(2), "{bytes} bytes: {said}");
-            assert_eq!(left, kept.into_iter().collect::<Vec<_>>(), "{bytes} bytes: {said}");
+            assert_eq!(status, Some(2), "{bytes} bytes: {stderr}");
+            assert_eq!(left, kept.into_iter().collect::<Vec<_>>(), "{bytes} bytes: {stderr}");
             assert!(line.starts_with("nilometer: ") && line.contains("run.partial/"), "{line}");
             assert_eq!(line.matches("No space left on device").count(), 1, "{line}");
         }

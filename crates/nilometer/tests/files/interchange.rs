@@ -45,8 +45,8 @@ fn a_configuration_becomes_a_model() {
     let words = ["model", "client.xml", "server.xml", "-o", "m.json", "--interval", "30", "--json"];
     let output = room.run(&words);
     assert!(output.status.success());
-    let said = common::text(&output.stderr);
-    assert!(said.contains("udpcbr_plugin") && said.contains("<ip_tos>"), "{said}");
+    let stderr = common::text(&output.stderr);
+    assert!(stderr.contains("udpcbr_plugin") && stderr.contains("<ip_tos>"), "{stderr}");
     let model: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(law(&model, "file_size").mean(), 2_000.0);
     assert!((law(&model, "inter_connection").mean() - 1.0).abs() < 1e-9);
@@ -69,7 +69,7 @@ fn a_configuration_becomes_a_model() {
 }
 
 #[test]
-fn what_is_no_configuration_is_refused_in_one_line() {
+fn invalid_configurations_are_refused_in_one_line() {
     let room = Room::new("no-harpoon");
     room.write("client.xml", CLIENT);
     room.write("server.xml", SERVER);
@@ -160,8 +160,8 @@ fn harpoons_own_examples_are_loaded_and_run() {
 fn a_model_goes_to_harpoon_and_back() {
     let room = Room::new("round-trip");
     room.done(&["model", "embedded", "-o", "a.json"]);
-    let said = room.done(&["model", "export", "a.json", "--harpoon", "out"]);
-    assert!(said.contains("out_tcpclient.xml") && said.contains("-w 20"), "{said}");
+    let stderr = room.done(&["model", "export", "a.json", "--harpoon", "out"]);
+    assert!(stderr.contains("out_tcpclient.xml") && stderr.contains("-w 20"), "{stderr}");
     let line = room.refused(&["model", "export", "a.json", "--harpoon", "out"]);
     assert!(line.contains("exists already"), "{line}");
     room.done(&["model", "export", "a.json", "--harpoon", "out", "--force"]);

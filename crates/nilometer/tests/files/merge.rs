@@ -71,8 +71,8 @@ fn records_without_flags_and_sampled_ones_are_merged_and_set_aside_like_the_othe
         room.done(&[&["model", "-o", "whole.json", "--force"], inputs].concat());
         let whole = room.read("whole.json");
         for hold in ["1", "77", "1000"] {
-            let asked = ["model", "-o", "held.json", "--force", "--records-in-memory", hold];
-            room.done(&[&asked, inputs].concat());
+            let words = ["model", "-o", "held.json", "--force", "--records-in-memory", hold];
+            room.done(&[&words, inputs].concat());
             assert_eq!(whole, room.read("held.json"), "{inputs:?}, {hold} held");
         }
         let names: Vec<String> = inputs.iter().map(|name| format!("{name}.parquet")).collect();
@@ -119,9 +119,9 @@ fn merged_parts_are_the_whole_bit_for_bit() {
         room.done(&others);
         assert_eq!(whole, room.read("mixed.json"));
     }
-    let asked = ["--interval", "7", "--bound", "3", "--keep-addresses", "--harpoon"];
-    room.done(&[&["model", "0.pcap", "-o", "a.json"], &asked[..]].concat());
-    room.done(&[&["model", "merge", "0.pcap.parquet", "-o", "b.json"], &asked[..]].concat());
+    let words = ["--interval", "7", "--bound", "3", "--keep-addresses", "--harpoon"];
+    room.done(&[&["model", "0.pcap", "-o", "a.json"], &words[..]].concat());
+    room.done(&[&["model", "merge", "0.pcap.parquet", "-o", "b.json"], &words[..]].concat());
     assert_eq!(room.read("a.json"), room.read("b.json"));
 }
 
@@ -167,7 +167,7 @@ fn a_capture_that_was_cut_differs_by_little_from_the_whole() {
 }
 
 #[test]
-fn what_is_no_part_is_refused_in_one_line() {
+fn invalid_parts_are_refused_in_one_line() {
     let room = room("no-part");
     room.done(&["flows", "0.pcap", "-o", "flows.parquet"]);
     for name in ["0.pcap", "example.csv", "flows.parquet"] {
@@ -219,9 +219,9 @@ fn records_set_aside_leave_nothing_behind() {
 fn the_old_name_of_records_in_memory_works_and_is_warned_of() {
     let room = room("renamed");
     let model = |option: &str, output: &str| {
-        let asked = ["model", "0.pcap", option, "77", "-o", output];
+        let words = ["model", "0.pcap", option, "77", "-o", output];
         let ran = std::process::Command::new(common::BINARY)
-            .args(asked)
+            .args(words)
             .current_dir(room.path(""))
             .output()
             .expect("it runs");
@@ -229,8 +229,8 @@ fn the_old_name_of_records_in_memory_works_and_is_warned_of() {
         String::from_utf8_lossy(&ran.stderr).into_owned()
     };
     let [new, old] = ["--records-in-memory", "--hold"].map(|option| {
-        let said = model(option, &format!("of{option}.json"));
-        said.lines().filter(|line| line.contains("--hold has been renamed")).count()
+        let message = model(option, &format!("of{option}.json"));
+        message.lines().filter(|line| line.contains("--hold has been renamed")).count()
     });
     assert_eq!((new, old), (0, 1));
     assert_eq!(room.read("of--records-in-memory.json"), room.read("of--hold.json"));

@@ -24,7 +24,7 @@ fn distances(room: &Room, a: &str, b: &str) -> Vec<(String, f64, Option<f64>)> {
 }
 
 #[test]
-fn the_embedded_sample_becomes_a_model_that_says_what_it_is() {
+fn the_embedded_sample_becomes_a_model_that_states_its_origin() {
     let room = Room::new("embedded");
     let shown = room.done(&["model", "embedded", "-o", "model.json"]);
     let model = room.json("model.json");
@@ -79,7 +79,7 @@ fn sessions_drive_the_plan_of_harpoons_own_model() {
 }
 
 #[test]
-fn a_model_is_never_overwritten_unasked() {
+fn a_model_is_overwritten_with_force_only() {
     let room = Room::new("overwritten");
     room.write("small.pcap", capture(60, |_| 500));
     assert!(room.refused(&["model", "small.pcap"]).contains("--output"));
@@ -106,7 +106,7 @@ fn a_model_is_never_overwritten_unasked() {
 
 /// 60 connections of 500 bytes each from hosts of 198.51.100.0/24 to hosts of 203.0.113.0/24.
 #[test]
-fn addresses_are_ranks_unless_asked_for() {
+fn addresses_are_ranks_by_default() {
     let room = Room::new("addresses");
     room.write("small.pcap", capture(60, |_| 500));
     let model = room.counted(&["model", "small.pcap", "-o", "ranks.json", "--json"]);
@@ -156,7 +156,7 @@ fn a_model_is_at_no_distance_from_itself() {
 
 /// Sizes doubled: the laws of sizes are far apart, every other law is unchanged.
 #[test]
-fn a_law_that_moved_is_found_and_no_other() {
+fn only_the_changed_law_is_found_to_differ() {
     let room = Room::new("moved");
     room.done(&["model", "embedded", "-o", "a.json"]);
     let mut model = room.json("a.json");
@@ -285,7 +285,7 @@ fn sampled_records_say_how_many_flows_there_were_and_how_long() {
 
 /// Sizes, times and rates are shown in the unit in which they are small numbers.
 #[test]
-fn a_model_is_shown_in_units_that_a_person_reads() {
+fn a_model_is_shown_in_readable_units() {
     let room = Room::new("units");
     room.write("small.pcap", capture(60, |_| 22_045));
     let shown = room.done(&["model", "small.pcap", "-o", "model.json"]);

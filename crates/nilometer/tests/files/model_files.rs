@@ -160,12 +160,12 @@ fn validated_by_another(room: &Room, names: &[&str]) {
     let mut check = python(script);
     check.arg(schema).args(names.iter().map(|name| room.path(name)));
     let output = check.output().expect("python3");
-    let said = [common::text(&output.stdout), common::text(&output.stderr)];
-    assert_eq!(said, ["[]\n", ""]);
+    let output_text = [common::text(&output.stdout), common::text(&output.stderr)];
+    assert_eq!(output_text, ["[]\n", ""]);
 }
 
 #[test]
-fn models_keep_to_their_schema_and_what_does_not_is_found() {
+fn models_follow_their_schema_and_violations_are_found() {
     let room = Room::new("keep");
     let schema: Value = serde_json::from_str(&schema().expect("a schema")).expect("JSON");
     room.write("small.pcap", capture(400, |number| 300 + 50 * number as usize));
@@ -224,9 +224,9 @@ fn names(count: u16) -> Vec<u8> {
     let both = |number: u16| {
         let client: SocketAddr = ([198, 51, 100, 1], 30_000 + number).into();
         let at_us = 1_000_000_000 + u64::from(number) * 70_000;
-        let asked = build::udp(client, server, &[0; 40]);
+        let question = build::udp(client, server, &[0; 40]);
         let answer = build::udp(server, client, &vec![0; 60 + usize::from(number)]);
-        [(at_us, build::ethernet(&asked)), (at_us + 3_000, build::ethernet(&answer))]
+        [(at_us, build::ethernet(&question)), (at_us + 3_000, build::ethernet(&answer))]
     };
     pcap(&(0..count).flat_map(both).collect::<Vec<_>>())
 }
@@ -339,7 +339,7 @@ fn pandas_reads_the_tables() {
     let model = room.json("m.json");
     let knots = list(&model["file_size"]["knots"]);
     let largest = knots.last().expect("a knot")[1].as_f64().expect("a size");
-    let said = common::text(&python.stdout).split_whitespace().collect::<Vec<_>>();
-    assert_eq!(said[0], (room.read("out/laws.csv").lines().count() - 1).to_string());
-    assert_eq!(said[1].parse::<f64>().ok(), Some(largest));
+    let output_text = common::text(&python.stdout).split_whitespace().collect::<Vec<_>>();
+    assert_eq!(output_text[0], (room.read("out/laws.csv").lines().count() - 1).to_string());
+    assert_eq!(output_text[1].parse::<f64>().ok(), Some(largest));
 }

@@ -49,14 +49,14 @@ fn export(unix_secs: u32, ended: u16) -> Vec<u8> {
 /// The warnings of a command that must succeed.
 fn warnings(room: &Room, words: &[&str]) -> Vec<String> {
     let output = room.run(words);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
-    let warnings = said.lines().filter_map(|line| line.strip_prefix("nilometer: warning: "));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {stderr}");
+    let warnings = stderr.lines().filter_map(|line| line.strip_prefix("nilometer: warning: "));
     warnings.map(str::to_owned).collect()
 }
 
 #[test]
-fn a_model_of_next_to_nothing_names_what_it_lacks_most() {
+fn a_model_of_few_flows_names_the_main_reason() {
     let room = Room::new("little");
     room.write("one.nf5", export(1_700_000_000, 1));
     room.write("two.nf5", export(1_700_000_000, 2));

@@ -48,18 +48,18 @@ fn plugin(folder: &Path, line: &str) -> std::process::Output {
 /// The JSON object of a command that went well.
 fn json(folder: &Path, line: &str) -> Value {
     let output = plugin(folder, &format!("{line} --json"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {stderr}");
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
 /// The one line of a command that could not run.
 fn refusal(folder: &Path, line: &str) -> String {
     let output = plugin(folder, line);
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line}: {said}");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{line}: {stderr}");
     assert!(output.stdout.is_empty(), "{line}");
-    said
+    stderr
 }
 
 /// A code server, until it is dropped.
@@ -127,15 +127,15 @@ fn a_plugin_goes_from_text_to_the_store_of_a_router() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_one_line() {
+fn impossible_requests_are_refused_in_one_line() {
     let folder = scratch("refused");
     assert!(refusal(&folder, "new Every_Other").contains("is not a name of a plugin"));
     assert!(refusal(&folder, "build nothing.wasm").contains("cannot read nothing.wasm"));
     std::fs::write(folder.join("bad.wat"), "(module (func)").expect("written");
     assert!(refusal(&folder, "build bad.wat").contains("bad.wat"));
     std::fs::write(folder.join("other.wat"), "(module)").expect("written");
-    let said = refusal(&folder, "build other.wat");
-    assert!(said.contains("does not export `nilometer_interface`"), "{said}");
+    let stderr = refusal(&folder, "build other.wat");
+    assert!(stderr.contains("does not export `nilometer_interface`"), "{stderr}");
     std::fs::write(folder.join("idle.wat"), text("1.2.0")).expect("written");
     json(&folder, "build idle.wat");
     assert!(refusal(&folder, "sign idle.wasm --key idle.wat").contains("no key"));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use nilometer_files::input::records::{FlowOptions, read_flows};
 use nilometer_flow::FlowRecord;
-use nilometer_lab::trial::source::{Asked, model};
+use nilometer_lab::trial::source::{EstimateRequest, model};
 use nilometer_stat::Empirical;
 use nilometer_stat::distance::ks_to;
 use nilometer_traffic::round_trips::Source;
@@ -29,8 +29,8 @@ fn round_trips_are_those_of_tshark() -> Result<()> {
         let (capture, trips) = line.split_once('\t').context("a capture and its round trips")?;
         let mut trips: Vec<f64> =
             trips.split(' ').map(str::parse).collect::<Result<_, _>>().context(line.to_owned())?;
-        let asked = Asked::of(vec![data.join("pcap").join(capture)]);
-        let found = model(&asked, &mut |_| {})?.model.round_trips.context("round trips")?;
+        let request = EstimateRequest::of(vec![data.join("pcap").join(capture)]);
+        let found = model(&request, &mut |_| {})?.model.round_trips.context("round trips")?;
         ensure!(found.source == Source::Handshakes, "{capture}: {:?}", found.source);
         let ks = ks_to(&mut trips, &found.law);
         println!("{capture}: {} pairs, KS {ks:.4}", trips.len());
@@ -72,24 +72,24 @@ fn time_stamps_tell_round_trips_where_openings_were_not_seen() -> Result<()> {
     for name in ["netflix", "ethereum", "reddit", "teams"] {
         let capture = data.join("pcap/nDPI/pcap").join(name).with_extension("pcap");
         let trips = |capture: PathBuf| -> Result<_> {
-            let model = model(&Asked::of(vec![capture]), &mut |_| {})?.model;
+            let model = model(&EstimateRequest::of(vec![capture]), &mut |_| {})?.model;
             model.round_trips.context("round trips")
         };
         let opened = trips(capture.clone())?;
         let cut = directory.join(name).with_extension("pcap");
         std::fs::write(&cut, without_openings(&std::fs::read(&capture)?))?;
-        let told = trips(cut)?;
-        assert_eq!((opened.source, told.source), (Source::Handshakes, Source::TimeStamps));
+        let measured = trips(cut)?;
+        assert_eq!((opened.source, measured.source), (Source::Handshakes, Source::TimeStamps));
         let quartiles = |law: &Empirical| [0.25, 0.5, 0.75].map(|u| law.quantile(u) * 1e3);
         println!(
             "{name}: {} pairs by openings, {:.1?} ms; {} by time stamps, {:.1?} ms",
             opened.law.samples(),
             quartiles(&opened.law),
-            told.law.samples(),
-            quartiles(&told.law)
+            measured.law.samples(),
+            quartiles(&measured.law)
         );
-        for (opened, told) in quartiles(&opened.law).iter().zip(quartiles(&told.law)) {
-            ensure!((told / opened - 1.0).abs() < 0.15, "{name}: {told} ms for {opened}");
+        for (opened, measured) in quartiles(&opened.law).iter().zip(quartiles(&measured.law)) {
+            ensure!((measured / opened - 1.0).abs() < 0.15, "{name}: {measured} ms for {opened}");
         }
     }
     std::fs::remove_dir_all(&directory)?;
@@ -100,7 +100,7 @@ fn time_stamps_tell_round_trips_where_openings_were_not_seen() -> Result<()> {
 fn records_tell_the_same_but_of_round_trips_a_bound() -> Result<()> {
     let Some(data) = data() else { return Ok(()) };
     let capture = data.join("pcap/nDPI/pcap/alexa-app.pcapng");
-    let whole = model(&Asked::of(vec![capture.clone()]), &mut |_| {})?.model;
+    let whole = model(&EstimateRequest::of(vec![capture.clone()]), &mut |_| {})?.model;
     let directory = std::env::temp_dir().join(format!("nilometer-richer-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let table = directory.join("flows.parquet");
@@ -109,12 +109,12 @@ fn records_tell_the_same_but_of_round_trips_a_bound() -> Result<()> {
         .args([&capture, Path::new("-o"), &table])
         .output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let told = model(&Asked::of(vec![table]), &mut |_| {})?.model;
+    let measured = model(&EstimateRequest::of(vec![table]), &mut |_| {})?.model;
     std::fs::remove_dir_all(&directory)?;
-    assert_eq!(told.round_trips.context("starts of flows")?.source, Source::FlowStarts);
+    assert_eq!(measured.round_trips.context("starts of flows")?.source, Source::FlowStarts);
     assert_eq!(whole.round_trips.context("round trips")?.source, Source::Handshakes);
-    assert_eq!(told.connection_law, whole.connection_law);
-    assert_eq!(told.udp, whole.udp);
+    assert_eq!(measured.connection_law, whole.connection_law);
+    assert_eq!(measured.udp, whole.udp);
     Ok(())
 }
 

@@ -16,8 +16,8 @@ fn counted(room: &Room, arguments: &[&str]) -> Value {
         .current_dir(room.path(""))
         .output()
         .expect("the binary runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
@@ -29,7 +29,7 @@ fn sums(counts: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_written_as_text_is_read_back() {
+fn flow_tables_round_trip_through_text() {
     let room = Room::new("text-out");
     room.write("in.pcap", capture(60, |_| 500));
     let mut first = None;
@@ -55,8 +55,8 @@ fn what_is_written_as_text_is_read_back() {
     room.refused(&["flows", "in.pcap", "-o", "b.csv"]);
     room.refused(&["flows", "in.pcap", "-o", "a.parquet.gz"]);
     room.write("mine.csv", "a,b\n");
-    let said = room.refused(&["flows", "in.pcap", "-o", "mine.csv", "--force"]);
-    assert!(said.contains("another kind"), "{said}");
+    let stderr = room.refused(&["flows", "in.pcap", "-o", "mine.csv", "--force"]);
+    assert!(stderr.contains("another kind"), "{stderr}");
     counted(&room, &["in.pcap", "-o", "b.csv", "--force"]);
 }
 
@@ -141,8 +141,8 @@ fn directories_and_globs_are_inputs() {
     }
     assert!(room.refused(&["flows", "day/*.gone"]).contains("no file matches"));
     counted(&room, &["day/1.pcap", "-o", "day/out.csv"]);
-    let said = room.refused(&["flows", "day", "-o", "day/out.csv", "--force"]);
-    assert!(said.contains("is an input"), "{said}");
+    let stderr = room.refused(&["flows", "day", "-o", "day/out.csv", "--force"]);
+    assert!(stderr.contains("is an input"), "{stderr}");
 }
 
 /// Other files beside captures are skipped and named; files named on the command line must be read.
@@ -168,8 +168,8 @@ fn other_files_of_a_directory_are_passed_over() {
     assert_eq!(warnings.len(), 5, "{warnings:?}");
     let names = ["day/2.pcap: is empty", "day/3.pcap: ", "day/notes/why.md: begins with 23 20"];
     for (warning, name) in warnings.iter().zip(names) {
-        let said = warning.as_str().expect("words");
-        assert!(said.starts_with(&format!("passed over: {name}")), "{said}");
+        let stderr = warning.as_str().expect("words");
+        assert!(stderr.starts_with(&format!("passed over: {name}")), "{stderr}");
     }
     for (inputs, named) in [
         (&["day/1.pcap", "day/notes/why.md"][..], "day/notes/why.md"),
@@ -179,8 +179,8 @@ fn other_files_of_a_directory_are_passed_over() {
         (&["day/notes/y.log"], "day/notes/y.log: is a log of Zeek's, but not conn.log"),
         (&["day/notes/x.parquet"], "day/notes/x.parquet: holds `nilometer-model-laws/1` and not"),
     ] {
-        let said = room.refused(&[&["flows"], inputs].concat());
-        assert!(said.contains(named), "{said}");
+        let stderr = room.refused(&[&["flows"], inputs].concat());
+        assert!(stderr.contains(named), "{stderr}");
     }
 }
 
@@ -213,15 +213,15 @@ fn damaged_files_of_a_directory_are_passed_over_and_named() {
             ["passed over: torn/2.nfcapd", "passed over: torn/3.parquet", "passed over: torn/4.gz"]
         {
             let is_said =
-                |said: &serde_json::Value| said.as_str().expect("words").starts_with(named);
+                |stderr: &serde_json::Value| stderr.as_str().expect("words").starts_with(named);
             assert_eq!(
-                warnings.iter().filter(|said| is_said(said)).count(),
+                warnings.iter().filter(|stderr| is_said(stderr)).count(),
                 1,
                 "{named}: {warnings:?}"
             );
         }
         let half = "torn/5.parquet: row group 1 is damaged";
-        assert!(warnings.iter().any(|said| said.as_str().expect("words").starts_with(half)));
+        assert!(warnings.iter().any(|stderr| stderr.as_str().expect("words").starts_with(half)));
     }
     // A damaged file named on the command line is refused, also beside others: no requested input
     // is skipped silently.
@@ -272,7 +272,7 @@ fn packets_of_a_capture_that_is_passed_over_are_not_counted() {
 
 /// The same capture in each common compression format, whole and truncated.
 #[test]
-fn compressed_files_are_read_as_what_is_in_them() {
+fn compressed_files_are_read_as_their_content() {
     let room = Room::new("packed");
     let whole = capture(600, |n| n as usize * 7 % 1_400);
     room.write("plain.pcap", &whole);
@@ -295,11 +295,17 @@ fn compressed_files_are_read_as_what_is_in_them() {
         let ends = ["damaged", "cut_records"].map(|end| counts[end].as_u64().expect("a count"));
         assert_eq!(ends.iter().sum::<u64>(), 1, "{name}");
         assert_eq!(counts["inputs"][0]["bytes"], packed.len() - 9, "{name}");
-        let said = counts["warnings"].to_string();
-        assert!(said.contains(&format!("its {name} stream is damaged: it ends early")), "{said}");
+        let stderr = counts["warnings"].to_string();
+        assert!(
+            stderr.contains(&format!("its {name} stream is damaged: it ends early")),
+            "{stderr}"
+        );
         room.write("nothing", &packed[..6]);
-        let said = room.refused(&["flows", "nothing"]);
-        assert!(said.contains(&format!("nothing can be unpacked from this {name} file")), "{said}");
+        let stderr = room.refused(&["flows", "nothing"]);
+        assert!(
+            stderr.contains(&format!("nothing can be unpacked from this {name} file")),
+            "{stderr}"
+        );
     }
 }
 
@@ -312,7 +318,7 @@ const TABLES: [(&str, [u64; 3]); 4] = [
 ];
 
 #[test]
-fn public_tables_and_what_nfdump_prints_are_read() {
+fn public_tables_and_output_of_nfdump_are_read() {
     let Some(data) = std::env::var_os("NILOMETER_DATA") else {
         println!("skipped: public tables (set NILOMETER_DATA)");
         return;
@@ -335,7 +341,7 @@ fn public_tables_and_what_nfdump_prints_are_read() {
     let printed = printed.expect("nfdump runs").stdout;
     let header = "ts,te,td,sa,da,sp,dp,pr,flg,fwd,stos,ipkt,ibyt,opkt,obyt,in,out\n";
     room.write("printed.csv", [header.as_bytes(), &printed].concat());
-    let (told, read) = (
+    let (reported, read) = (
         counted(&room, &[sample, "--decode-only"]),
         counted(&room, &["printed.csv", "--decode-only"]),
     );
@@ -346,6 +352,6 @@ fn public_tables_and_what_nfdump_prints_are_read() {
         "tcp_connections",
         "tcp_connections_with_syn",
     ] {
-        assert_eq!(told[name], read[name], "{name}");
+        assert_eq!(reported[name], read[name], "{name}");
     }
 }

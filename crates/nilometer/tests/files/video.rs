@@ -35,17 +35,17 @@ fn packets(file: &[u8]) -> Vec<std::ops::Range<usize>> {
 fn a_clip_becomes_packets_and_comes_back_to_the_last_bit() {
     let room = room("video");
     let words = ["video", "encode", "in.yuv", "--size", "176x144", "--json", "--force"];
-    let told = room.counted(&[&words[..], &["-o", "in.wv"]].concat());
+    let result = room.counted(&[&words[..], &["-o", "in.wv"]].concat());
     let sum = |list: &str| {
-        let list = told[list].as_array().expect("a list");
+        let list = result[list].as_array().expect("a list");
         assert_eq!(list.len(), 33);
         list.iter().map(|number| number.as_u64().expect("a number")).sum::<u64>()
     };
-    assert_eq!((&told["frames"], &told["subbands"]), (&6.into(), &33.into()));
-    assert_eq!(told["packets"], sum("packets_by_subband"));
-    assert_eq!(told["bytes"], sum("bytes_by_subband"));
-    assert_eq!(told["bits_per_second"], 8.0 * sum("bytes_by_subband") as f64 * 12.0 / 6.0);
-    assert_eq!((&told["quantiser_step"], &told["raw_bytes"]), (&1.into(), &(6 * FRAME).into()));
+    assert_eq!((&result["frames"], &result["subbands"]), (&6.into(), &33.into()));
+    assert_eq!(result["packets"], sum("packets_by_subband"));
+    assert_eq!(result["bytes"], sum("bytes_by_subband"));
+    assert_eq!(result["bits_per_second"], 8.0 * sum("bytes_by_subband") as f64 * 12.0 / 6.0);
+    assert_eq!((&result["quantiser_step"], &result["raw_bytes"]), (&1.into(), &(6 * FRAME).into()));
     let file = room.read_bytes("in.wv");
     let found = packets(&file);
     assert_eq!(found.len() as u64, sum("packets_by_subband"));
@@ -54,9 +54,9 @@ fn a_clip_becomes_packets_and_comes_back_to_the_last_bit() {
     let decoded = room.counted(&["video", "decode", "in.wv", "-o", "out.yuv", "--json"]);
     assert_eq!(room.read_bytes("out.yuv"), room.read_bytes("in.yuv"));
     for name in ["packets", "bytes", "bits_per_second", "bytes_by_subband", "frames"] {
-        assert_eq!(decoded[name], told[name], "{name}");
+        assert_eq!(decoded[name], result[name], "{name}");
     }
-    assert_eq!((&decoded["used"], &decoded["frames_whole"]), (&told["packets"], &6.into()));
+    assert_eq!((&decoded["used"], &decoded["frames_whole"]), (&result["packets"], &6.into()));
 
     let words = ["video", "psnr", "in.yuv", "out.yuv", "--size", "176x144"];
     let same = room.counted(&[&words[..], &["--json"]].concat());
@@ -77,8 +77,8 @@ fn options_are_kept_in_the_file() {
     assert!(room.done(&made).contains("97x35"));
     let words = ["video", "encode", "in.yuv", "--size", "97x35", "-o", "in.wv", "--json"];
     let options = ["--fps", "29.97", "--levels", "2", "--payload-bytes", "200"];
-    let told = room.counted(&[&words[..], &options].concat());
-    assert_eq!((&told["subbands"], &told["frames_per_second"]), (&15.into(), &29.97.into()));
+    let result = room.counted(&[&words[..], &options].concat());
+    assert_eq!((&result["subbands"], &result["frames_per_second"]), (&15.into(), &29.97.into()));
     assert!(packets(&room.read_bytes("in.wv")).iter().all(|packet| packet.len() <= 200));
     let decoded = room.counted(&["video", "decode", "in.wv", "-o", "out.yuv", "--json"]);
     assert_eq!((&decoded["levels"], &decoded["size"]), (&2.into(), &"97x35".into()));
@@ -94,14 +94,14 @@ fn fewer_subbands_cost_less_and_are_worse() {
     for keep in ["33", "32", "24", "12", "3", "1"] {
         let name = format!("{keep}.yuv");
         let words = ["video", "decode", "in.wv", "--json", "--keep-bands", keep, "-o", &name];
-        let told = room.counted(&words);
-        let number = |name: &str| told[name].as_u64().expect("a number");
+        let result = room.counted(&words);
+        let number = |name: &str| result[name].as_u64().expect("a number");
         assert_eq!(number("packets"), number("used") + number("above"));
         assert_eq!(room.read_bytes(&name).len(), 6 * FRAME);
         let words = ["video", "psnr", "in.yuv", &name, "--size", "176x144", "--json"];
         let ratio = room.counted(&words)["all_planes"]["psnr_db"].as_f64();
         let now =
-            (ratio.unwrap_or(f64::INFINITY), told["bits_per_second"].as_f64().expect("a rate"));
+            (ratio.unwrap_or(f64::INFINITY), result["bits_per_second"].as_f64().expect("a rate"));
         assert!(now.0 < last.0 || keep == "33", "{keep}: {now:?} after {last:?}");
         assert!(now.1 < last.1, "{keep}: {now:?} after {last:?}");
         last = now;
@@ -109,7 +109,7 @@ fn fewer_subbands_cost_less_and_are_worse() {
 }
 
 #[test]
-fn damaged_packets_are_counted_and_said() {
+fn damaged_packets_are_counted_and_warned_of() {
     let room = room("video-damaged");
     let mut file = room.read_bytes("in.wv");
     let found = packets(&file);
@@ -118,21 +118,21 @@ fn damaged_packets_are_counted_and_said() {
     room.write("damaged.wv", &file);
     let output = room.run(&["video", "decode", "damaged.wv", "-o", "out.yuv", "--json"]);
     assert_eq!(output.status.code(), Some(0));
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let place = format!("the first, at byte {}: the checksum is wrong", found[5].start - LENGTH);
-    assert!(said.contains(&format!("2 of {} packets", found.len())), "{said}");
-    assert!(said.contains(&place) && said.lines().count() == 1, "{said}");
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&told["refused"], &told["frames_partial"]), (&2.into(), &1.into()));
-    assert_eq!(told["used"], found.len() - 2);
+    assert!(stderr.contains(&format!("2 of {} packets", found.len())), "{stderr}");
+    assert!(stderr.contains(&place) && stderr.lines().count() == 1, "{stderr}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&result["refused"], &result["frames_partial"]), (&2.into(), &1.into()));
+    assert_eq!(result["used"], found.len() - 2);
     // A frame whose packets never arrived exists all the same, as its end mark shows.
     let without = packets(&file).into_iter().filter(|packet| file[packet.start + 7] != 5);
     let mut lost = file[..HEADER].to_vec();
     without.for_each(|packet| lost.extend(&file[packet.start - LENGTH..packet.end]));
     lost.extend([0, 0, 0, 0, 0, 6]);
     room.write("lost.wv", &lost);
-    let told = room.counted(&["video", "decode", "lost.wv", "-o", "lost.yuv", "--json"]);
-    assert_eq!((&told["frames"], &told["frames_empty"]), (&6.into(), &1.into()));
+    let result = room.counted(&["video", "decode", "lost.wv", "-o", "lost.yuv", "--json"]);
+    assert_eq!((&result["frames"], &result["frames_empty"]), (&6.into(), &1.into()));
 }
 
 #[test]

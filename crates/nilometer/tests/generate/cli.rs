@@ -23,14 +23,14 @@ fn count(value: &Value, key: &str) -> u64 {
 /// A server of the room that listens already.
 struct Serving {
     running: Running,
-    said: Box<dyn Read>,
+    message: Box<dyn Read>,
 }
 
 fn serve(room: &Room, listen: &str, port: &str, more: &[&str]) -> Serving {
     let words = ["generate", "server", "--listen", listen, "--port", port, "--json"];
     let mut running = room.start(&[&words[..], &RENO, more].concat());
-    let said = Box::new(running.hears("serving on port"));
-    Serving { running, said }
+    let message = Box::new(running.wait_for_line("serving on port"));
+    Serving { running, message }
 }
 
 impl Serving {
@@ -38,10 +38,10 @@ impl Serving {
     fn ended_by(mut self, signal: libc::c_int) -> Value {
         self.running.signal(signal);
         let output = self.running.end();
-        let mut said = String::new();
-        self.said.read_to_string(&mut said).expect("text");
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        assert_eq!(said, "", "a server that ends as asked says nothing more");
+        let mut message = String::new();
+        self.message.read_to_string(&mut message).expect("text");
+        assert_eq!(output.status.code(), Some(0), "{message}");
+        assert_eq!(message, "", "a server that ends as asked says nothing more");
         let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
         let given_up = ["timed_out", "too_slow", "displaced", "refused"];
         let ends = ["completed", "bad_requests", "broken", "unfinished"];
@@ -114,22 +114,23 @@ fn the_plan_that_is_printed_is_the_plan_that_is_played() {
 fn unanswered(room: &Room, words: &[&str]) -> String {
     let output =
         room.run(&[&["generate", "client", "model.json", "--json"], words, &RENO].concat());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert_eq!(text(&output.stdout), "", "nothing was transferred, nothing is claimed");
-    let line = said.lines().last().expect("a reason").to_owned();
-    assert!(line.starts_with("nilometer: nothing could be connected: "), "{said}");
+    let line = message.lines().last().expect("a reason").to_owned();
+    assert!(line.starts_with("nilometer: nothing could be connected: "), "{message}");
     line
 }
 
 #[test]
-fn without_a_server_the_cause_and_the_remedy_are_told() {
+fn without_a_server_the_cause_and_the_remedy_are_printed() {
     let room = Room::new("alone");
     room.small_model("model.json");
     let port = free_port().to_string();
     let line = unanswered(&room, &["--port", &port]);
-    let told = ["of 350 connections tried", "350 ended with \"Connection refused\"", "to 127.2."];
-    assert!(told.iter().all(|word| line.contains(word)), "{line}");
+    let expected =
+        ["of 350 connections tried", "350 ended with \"Connection refused\"", "to 127.2."];
+    assert!(expected.iter().all(|word| line.contains(word)), "{line}");
     let remedy = format!("start `nilometer generate server --port {port} --device lo`");
     assert!(line.contains(&remedy), "{line}");
     // Addresses beyond loopback give no answer, or have no route.
@@ -196,7 +197,7 @@ fn a_duration_plays_the_beginning() {
 }
 
 #[test]
-fn an_interrupted_client_says_how_far_it_came() {
+fn an_interrupted_client_reports_its_progress() {
     let room = Room::new("stopped");
     let mut model = room.small_model("model.json");
     model["intervals"][1]["duration_s"] = 60.0.into();
@@ -205,7 +206,7 @@ fn an_interrupted_client_says_how_far_it_came() {
     let server = serve(&room, "0.0.0.0", &port, &[]);
     let client = ["generate", "client", "model.json", "--port", &port, "--json"];
     let mut client = room.start(&[&client[..], &RENO].concat());
-    drop(client.hears("playing 350 connections"));
+    drop(client.wait_for_line("playing 350 connections"));
     std::thread::sleep(Duration::from_millis(700));
     client.signal(libc::SIGINT);
     let output = client.end();
@@ -220,17 +221,17 @@ fn an_interrupted_client_says_how_far_it_came() {
 
 /// The limits of a server that strangers can reach are options, and documented in its help.
 #[test]
-fn limits_are_told_and_checked() {
+fn limits_are_documented_and_checked() {
     let room = Room::new("limits");
     let help = room.done(&["generate", "server", "--help"]);
-    let told = [
+    let expected = [
         ("--places", "16384"),
         ("--request-time", "10"),
         ("--lowest-rate", "250"),
         ("--rate-window", "60"),
         ("--under-way", "256"),
     ];
-    for (option, default) in told {
+    for (option, default) in expected {
         let at = help.find(option).unwrap_or_else(|| panic!("no {option}: {help}"));
         let rest = &help[at..];
         let end = rest.find("[default: ").expect("a default") + "[default: ".len();

@@ -220,7 +220,7 @@ fn bytes_under_way_are_bounded_and_none_stay() {
 }
 
 #[test]
-fn whoever_closes_without_reading_is_not_done_and_leaves_nothing() {
+fn a_client_that_closes_without_reading_is_incomplete_and_leaves_nothing() {
     if !privileged("the early end of file") {
         return;
     }

@@ -37,7 +37,7 @@ fn both_gone() -> Script {
 }
 
 #[test]
-fn what_comes_to_an_end_that_is_gone_is_reset_segment_by_segment() {
+fn segments_to_an_end_that_is_gone_are_reset_one_by_one() {
     let scripts = [closed_before_more_came(), broken_off(), both_gone()];
     let Some((found, played)) = observed("ends that are gone", &scripts, 1_500) else { return };
     for (script, seen) in scripts.iter().zip(&found) {

@@ -1,16 +1,16 @@
 //! The same hostile packets through our router and through the kernel: the outputs are the same, or
 //! the difference is explained.
 
+mod comparison;
 mod hostile;
 mod middlebox;
 mod rig;
-mod told;
 
 use std::collections::BTreeMap;
 
+use comparison::{Comparison, INTENDED, canonical};
 use nilometer_linux::privilege::{self, Privilege};
 use rig::{Device, Out, Rig};
-use told::{Comparison, MEANT, told};
 
 /// A class of packets that the two devices treat differently on purpose.
 struct Explained {
@@ -85,15 +85,15 @@ fn hostile_packets_fare_as_in_the_kernel() {
     let packets = hostile::packets(PACKETS_MAX);
     let mut kernel = Rig::new(Device::Kernel).expect("a kernel");
     let mut ours = Rig::new(Device::Ours).expect("a router");
-    let (mut same, mut meant, mut classes) = (0, [0; MEANT.len()], BTreeMap::new());
+    let (mut same, mut intended, mut classes) = (0, [0; INTENDED.len()], BTreeMap::new());
     for (kind, packet) in &packets {
         let theirs = kernel.ask(*kind, packet).expect("the kernel answers");
         let own = ours.ask(*kind, packet).expect("the router answers");
-        match told::compare(&theirs, &own) {
+        match comparison::compare(&theirs, &own) {
             Comparison::Same => same += 1,
-            Comparison::Meant(why) => meant[why] += 1,
+            Comparison::IntendedDifference(why) => intended[why] += 1,
             Comparison::Different => {
-                let words = (told(&theirs), told(&own));
+                let words = (canonical(&theirs), canonical(&own));
                 let is_it = |one: &&Explained| (one.is_it)(packet, &words.0, &words.1);
                 let why = EXPLAINED.iter().find(is_it).map_or("UNEXPLAINED", |one| one.why);
                 let class: &mut Class = classes.entry((words, why)).or_default();
@@ -105,8 +105,8 @@ fn hostile_packets_fare_as_in_the_kernel() {
         }
     }
     println!("{same} of {} packets fare alike", packets.len());
-    for (count, meant) in meant.iter().zip(&MEANT) {
-        println!("{count} otherwise: {}", meant.why);
+    for (count, intended) in intended.iter().zip(&INTENDED) {
+        println!("{count} otherwise: {}", intended.why);
     }
     let mut unexplained = 0;
     for (((theirs, own), why), class) in &classes {

@@ -15,8 +15,8 @@ use nilometer_linux::nftables;
 use nilometer_linux::privilege::{self, Privilege};
 use nilometer_wire::build::{self, Tcp};
 
+use super::comparison::{Comparison, compare};
 use super::rig::{Device, Out, Rig, Service};
-use super::told::{Comparison, compare};
 
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
@@ -96,13 +96,14 @@ fn spoiled(mut packet: Vec<u8>) -> Vec<u8> {
 }
 
 /// The output in words: side, protocol, and both ends where there are ports, with random ones as `drawn`.
-fn said(out: &[Out]) -> String {
-    let mut words: Vec<String> = out.iter().map(|(side, packet)| said_one(*side, packet)).collect();
+fn described(out: &[Out]) -> String {
+    let mut words: Vec<String> =
+        out.iter().map(|(side, packet)| described_packet(*side, packet)).collect();
     words.sort();
     if words.is_empty() { "nothing".to_owned() } else { words.join(" + ") }
 }
 
-fn said_one(side: usize, packet: &[u8]) -> String {
+fn described_packet(side: usize, packet: &[u8]) -> String {
     let side = ["left", "right"][side];
     let address =
         |at: usize| packet[at..at + 4].iter().map(u8::to_string).collect::<Vec<_>>().join(".");
@@ -130,7 +131,7 @@ fn said_one(side: usize, packet: &[u8]) -> String {
 
 /// The fault of a step, if there is one.
 fn judged(step: &Step, theirs: &[Out], own: &[Out]) -> Option<String> {
-    let [kernel, ours] = [said(theirs), said(own)];
+    let [kernel, ours] = [described(theirs), described(own)];
     let fault = match &step.differs {
         None if compare(theirs, own) == Comparison::Different => "differ, and no reason is known",
         Some(named) if (kernel.as_str(), ours.as_str()) != (named.kernel, named.ours) => {
@@ -179,7 +180,7 @@ fn play(what: &str, service: &Service, steps: &[Step]) {
 }
 
 #[test]
-fn a_difference_that_nobody_named_or_that_has_gone_is_found() {
+fn an_unlisted_difference_and_an_outdated_one_are_found() {
     let packet = udp("198.18.64.1:4000", "198.19.0.2:5000");
     let out = |side: usize| vec![(side, packet.clone())];
     let step = same("one", LEFT, packet.clone());

@@ -37,7 +37,7 @@ fn the_capture_gives_its_connections_exactly() {
         .output()
         .expect("it runs");
     assert!(output.status.success());
-    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     for (key, value) in [
         ("packets", 5_424),
         ("bytes", 3_479_882),
@@ -47,7 +47,7 @@ fn the_capture_gives_its_connections_exactly() {
         ("tcp_connections_with_syn", 222),
         ("tcp_connections_with_syn_and_fin", 222),
     ] {
-        assert_eq!(told[key], value, "{key}");
+        assert_eq!(result[key], value, "{key}");
     }
 }
 

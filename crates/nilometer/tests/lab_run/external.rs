@@ -100,13 +100,13 @@ impl Bench {
     /// What `lab wiring --check` finds.
     fn problems(&self, interfaces: &[&str]) -> Vec<String> {
         let output = self.run(&[&["lab", "wiring", "--check", "--json"][..], interfaces].concat());
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+        let reported: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
             panic!("no JSON: {}", text(&output.stderr));
         });
-        assert_eq!(told["check"]["not_restored"], Value::Array(Vec::new()));
-        let problems = told["check"]["problems"].as_array().expect("a list");
+        assert_eq!(reported["check"]["not_restored"], Value::Array(Vec::new()));
+        let problems = reported["check"]["problems"].as_array().expect("a list");
         let is_fine = problems.is_empty();
-        assert_eq!(told["check"]["ok"], is_fine);
+        assert_eq!(reported["check"]["ok"], is_fine);
         assert_eq!(output.status.code(), Some(i32::from(!is_fine)));
         let lines = problems.iter().map(|line| line.as_str().expect("a line").to_owned());
         let lines: Vec<String> = lines.collect();
@@ -196,8 +196,8 @@ fn a_device_that_others_made_is_played_through_and_its_interfaces_come_back() {
     let words =
         ["lab", "run", "--duration", "3", "--calibration", "1", "--json", "--dut", "external"];
     let output = bench.run(&[&words[..], &INTERFACES].concat());
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let err = text(&output.stderr);
+    assert!(output.status.success(), "{err}");
     let result: Value = serde_json::from_slice(&output.stdout).expect("a result");
     assert_eq!(result["dut"], "external");
     let [entered, lost] = ["in", "lost"].map(|key| &result["packets"][key]);
@@ -225,8 +225,8 @@ fn streams_go_through_a_device_that_others_made() {
     assert_eq!(bench.state(), before);
     bench.in_device(&["route", "del", "198.19.0.0/17"]);
     let output = bench.run(&[&words[..], &INTERFACES].concat());
-    let said = text(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("no route to 198.19.0.1"), "{said}");
+    let err = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains("no route to 198.19.0.1"), "{err}");
 }
 
 /// The numbers of the processes that hold interfaces for a lab of this namespace.
@@ -249,7 +249,7 @@ fn patience(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn interfaces_come_back_whatever_becomes_of_who_holds_them() {
+fn interfaces_come_back_when_their_guardian_is_killed() {
     let Some(bench) = Bench::new("guardians that are killed") else { return };
     bench.set_up();
     furnish(&bench);
@@ -274,8 +274,8 @@ fn interfaces_come_back_whatever_becomes_of_who_holds_them() {
         // SAFETY: kill takes integers; the process is a guardian of the lab that we have started.
         assert_eq!(unsafe { libc::kill(held[0], signal) }, 0);
         let output = lab.wait_with_output().expect("a lab");
-        let said = text(&output.stderr);
-        assert_eq!(said.contains("gave them back in its place"), signal == libc::SIGKILL, "{said}");
+        let err = text(&output.stderr);
+        assert_eq!(err.contains("gave them back in its place"), signal == libc::SIGKILL, "{err}");
         assert_eq!(bench.state(), before, "after signal {signal}");
     }
     // Its name is taken while it is away.
@@ -289,8 +289,8 @@ fn interfaces_come_back_whatever_becomes_of_who_holds_them() {
     patience("the interfaces are borrowed", || !bench.state().contains(SERVER));
     bench.in_host(&["link", "add", SERVER, "type", "bridge"]);
     let output = lab.wait_with_output().expect("a lab");
-    let said = text(&output.stderr);
-    assert!(said.contains("tgs is called lent0 now"), "{said}");
+    let err = text(&output.stderr);
+    assert!(err.contains("tgs is called lent0 now"), "{err}");
     bench.in_host(&["link", "del", SERVER]);
     bench.in_host(&["link", "set", "lent0", "down"]);
     bench.in_host(&["link", "set", "lent0", "name", SERVER]);
@@ -299,12 +299,12 @@ fn interfaces_come_back_whatever_becomes_of_who_holds_them() {
 }
 
 #[test]
-fn a_person_is_told_what_to_enter() {
+fn lab_wiring_prints_commands_that_work() {
     let Some(bench) = Bench::new("the words of lab wiring") else { return };
     let output = bench.run(&[&["lab", "wiring"][..], &INTERFACES].concat());
-    let told = text(&output.stdout);
-    assert!(told.lines().count() > 40 && output.status.success(), "{told}");
-    let (_, linux) = told.split_once("Linux (iproute2):\n").expect("a part for Linux");
+    let reported = text(&output.stdout);
+    assert!(reported.lines().count() > 40 && output.status.success(), "{reported}");
+    let (_, linux) = reported.split_once("Linux (iproute2):\n").expect("a part for Linux");
     let (linux, _) = linux.split_once("FRR").expect("a part for FRR");
     // Word for word, but for the names of the ports.
     let linux = linux.replace("CLIENT_PORT", "dc").replace("SERVER_PORT", "ds");
@@ -317,7 +317,7 @@ fn a_person_is_told_what_to_enter() {
 }
 
 #[test]
-fn what_a_device_does_to_packets_is_named() {
+fn changes_of_packets_by_a_device_are_named() {
     if !nilometer_linux::nftables::is_installed() {
         println!("skipped: filters and translation of a device: needs nft");
         return;
@@ -415,9 +415,9 @@ fn expect(bench: &Bench, what: &str, words: &str) {
     assert!(is_named, "{what}: {problems:?}");
 }
 
-fn nobody_answers(bench: &Bench) {
-    let nobody = bench.problems(&INTERFACES);
-    assert!(nobody[0].contains("answers ARP for 198.19.255.2"), "{nobody:?}");
+fn without_arp_answers(bench: &Bench) {
+    let unanswered = bench.problems(&INTERFACES);
+    assert!(unanswered[0].contains("answers ARP for 198.19.255.2"), "{unanswered:?}");
     bench.set_up();
     assert_eq!(bench.problems(&INTERFACES), Vec::<String>::new());
 }
@@ -478,9 +478,9 @@ fn sides_are_exchanged(bench: &Bench) {
 
 /// (Most of their time is spent waiting for answers that do not come: all at once.)
 #[test]
-fn what_is_wrong_with_a_device_is_named_in_a_line() {
+fn errors_in_the_wiring_of_a_device_are_named_in_one_line() {
     let cases: [fn(&Bench); 5] = [
-        nobody_answers,
+        without_arp_answers,
         routes_are_wrong,
         packets_go_round,
         links_are_small_or_dead,
@@ -494,15 +494,15 @@ fn what_is_wrong_with_a_device_is_named_in_a_line() {
 }
 
 #[test]
-fn what_cannot_be_lent_is_refused_in_a_line() {
+fn unsuitable_interfaces_are_refused_in_one_line() {
     let Some(bench) = Bench::new("interfaces that cannot be lent") else { return };
     let refused = |interfaces: [&str; 2], words: &str| {
         let options = ["--client-interface", interfaces[0], "--server-interface", interfaces[1]];
         for command in [&["lab", "wiring"][..], &["lab", "run", "--duration", "1"]] {
             let output = bench.run(&[command, &options].concat());
-            let said = text(&output.stderr);
-            let is_refused = output.status.code() == Some(2) && said.lines().count() == 1;
-            assert!(is_refused && said.contains(words), "{command:?}: {said}");
+            let err = text(&output.stderr);
+            let is_refused = output.status.code() == Some(2) && err.lines().count() == 1;
+            assert!(is_refused && err.contains(words), "{command:?}: {err}");
         }
     };
     refused(["lo", SERVER], "lo is a loopback");

@@ -76,14 +76,14 @@ fn xdp_programs_of_the_user_are_on_both_ports() {
     let result = room.counted(&[&SHORT[..], &["--dut", "xdp:pass.o"]].concat());
     let [entered, lost] = counts(&result);
     assert!(entered > 100 && lost == 0, "{}", result["packets"]);
-    for (dut, said) in [
+    for (dut, message) in [
         ("xdp", "give --dut xdp:FILE.o"),
         ("xdp:none.o", "none.o: cannot be opened"),
         ("xdp:text.o", "text.o: is not an ELF object"),
         ("hub", "the devices are nilometer, linux"),
     ] {
         let line = room.refused(&["stream", "run", "--dut", dut]);
-        assert!(line.contains(said), "{dut}: {line}");
+        assert!(line.contains(message), "{dut}: {line}");
     }
 }
 
@@ -167,7 +167,7 @@ fn switches_in_user_space_pass_packets_and_end_with_the_lab() {
 }
 
 #[test]
-fn a_packet_filter_passes_what_its_rules_let_pass() {
+fn a_packet_filter_passes_what_its_rules_allow() {
     if !nilometer_linux::nftables::is_installed() || !privileged("a packet filter as the device") {
         println!("skipped: a packet filter as the device: needs nft and a lab");
         return;

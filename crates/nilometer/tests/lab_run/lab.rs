@@ -113,7 +113,7 @@ fn names_in(folder: &str) -> BTreeSet<String> {
 
 /// A run of four seconds through the Linux kernel, everything it left, and that it can be replaced.
 #[test]
-fn a_short_run_holds_what_noise_cannot_move() {
+fn a_short_run_meets_its_exact_properties() {
     if !privileged("a short run") {
         return;
     }
@@ -241,13 +241,13 @@ fn replaced(room: &Room) {
     let line = room.refused(&words);
     assert!(line.contains("run exists already") && line.contains("--force"), "{line}");
     let output = room.run(&[&words[..], &["--seed", "5", "--force", "--check", "--json"]].concat());
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let result: Outcome = serde_json::from_slice(&output.stdout).expect("a result");
     let found = out_of_bounds(&result, &Bounds::default());
     let status = if found.is_empty() { 0 } else { 1 };
-    assert_eq!(output.status.code(), Some(status), "{found:?}: {said}");
+    assert_eq!(output.status.code(), Some(status), "{found:?}: {stderr}");
     for finding in found {
-        assert!(said.contains(&format!("nilometer: --check: {finding}\n")), "{said}");
+        assert!(stderr.contains(&format!("nilometer: --check: {finding}\n")), "{stderr}");
     }
     let kept = room.json("run/result.json");
     sound(&kept);
@@ -260,7 +260,7 @@ fn replaced(room: &Room) {
 /// SIGINT keeps the measurements so far. The input is a capture, fitted into a minute: k = its seconds
 /// / 60.
 #[test]
-fn an_interrupted_run_keeps_what_it_has() {
+fn an_interrupted_run_keeps_its_results_so_far() {
     if !privileged("an interrupted run") {
         return;
     }
@@ -275,16 +275,16 @@ fn an_interrupted_run_keeps_what_it_has() {
     });
     lab.signal(libc::SIGINT);
     let output = lab.end();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.lines().last().is_some_and(|line| line.contains("interrupted")), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.lines().last().is_some_and(|line| line.contains("interrupted")), "{stderr}");
     let printed: Value = serde_json::from_slice(&output.stdout).expect("a result");
     let result = room.json("run.partial/result.json");
     assert_eq!(printed, result);
     assert!(!room.path("run").exists());
     named_files(&room, "run.partial", &FILES);
     assert_eq!((&result["interrupted"], &result["synthetic"]), (&true.into(), &false.into()));
-    assert!(result["warnings"][0].as_str().is_some_and(|said| said.contains("interrupted")));
+    assert!(result["warnings"][0].as_str().is_some_and(|stderr| stderr.contains("interrupted")));
     balanced(&result["packets"]);
     assert_eq!(result["execution"]["sizes_exact"], true);
     let completed = count(&result["execution"], "completed");
@@ -416,15 +416,16 @@ fn descendants(pid: u32) -> Vec<String> {
 #[test]
 fn an_ordinary_user_gets_a_lab_or_one_sentence() {
     let room = Room::new("ordinary");
-    let Some(as_nobody) = room.as_nobody() else { return };
-    let output = as_nobody(&["lab", "run", "--duration", "0.5", "--calibration", "0", "--json"]);
-    let said = text(&output.stderr);
+    let Some(as_unprivileged) = room.as_unprivileged() else { return };
+    let output =
+        as_unprivileged(&["lab", "run", "--duration", "0.5", "--calibration", "0", "--json"]);
+    let stderr = text(&output.stderr);
     match output.status.code() {
         Some(0) => sound(&serde_json::from_slice(&output.stdout).expect("a result")),
         status => {
-            assert_eq!(status, Some(2), "{said}");
-            assert_eq!(said.lines().count(), 1, "{said}");
-            assert!(said.contains("sudo"), "{said}");
+            assert_eq!(status, Some(2), "{stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+            assert!(stderr.contains("sudo"), "{stderr}");
             assert!(names_in(room.path("home").to_str().expect("UTF-8")).is_empty());
         }
     }

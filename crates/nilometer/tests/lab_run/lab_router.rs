@@ -62,8 +62,8 @@ fn explained(result: &Value) {
     let all = losses(&result["router"]);
     for direction in list(result, "directions") {
         let name = direction["name"].as_str().expect("text");
-        let told: u64 = all.iter().filter(|((way, ..), _)| way == name).map(|(_, it)| it).sum();
-        assert_eq!(told, count(&direction["packets"], "lost"), "{name}: {all:?}");
+        let reported: u64 = all.iter().filter(|((way, ..), _)| way == name).map(|(_, it)| it).sum();
+        assert_eq!(reported, count(&direction["packets"], "lost"), "{name}: {all:?}");
         assert_eq!(result["router"]["unexplained"][name], 0, "{name}: {all:?}");
     }
     assert_eq!(count(&result["packets"], "meter_lost"), 0, "{result}");
@@ -94,8 +94,8 @@ fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
     room.write("lab/LAB.toml", lab);
     let words = ["lab", "run", "lab/LAB.toml", "--duration", "2", "--calibration", "0", "--json"];
     let output = room.run(&[&words[..], &["--out", "run"]].concat());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let result: Value = serde_json::from_slice(&output.stdout).expect("a result");
     assert_eq!(result, room.json("run/result.json"));
     explained(&result);
@@ -149,11 +149,11 @@ fn the_router_of_a_file_is_tested_and_its_losses_are_explained() {
 
     // A warning before the traffic is given once.
     let warning = "nilometer: warning: The plan has ";
-    assert_eq!(said.matches(warning).count(), 1, "{said}");
-    assert!(said.contains("port client of lab/slow.toml carries 4 Mbit/s"), "{said}");
-    assert!(said.find(warning) < said.find("playing"), "{said}");
+    assert_eq!(stderr.matches(warning).count(), 1, "{stderr}");
+    assert!(stderr.contains("port client of lab/slow.toml carries 4 Mbit/s"), "{stderr}");
+    assert!(stderr.find(warning) < stderr.find("playing"), "{stderr}");
     let first = result["warnings"][0].as_str().expect("a warning");
-    assert!(said.contains(&format!("nilometer: warning: {first}\n")), "{said}");
+    assert!(stderr.contains(&format!("nilometer: warning: {first}\n")), "{stderr}");
 
     kept(&room, &result);
 }
@@ -222,13 +222,13 @@ fn kept(room: &Room, result: &Value) {
 /// run may have or not, are left out, disciplines too, and of the last line all but its name.
 fn shapes(printed: &str) -> Vec<String> {
     let shape = |line: &str| {
-        let (name, said) = line.split_at_checked(23).unwrap_or((line, ""));
-        let said = match name.split(' ').next() {
+        let (name, stderr) = line.split_at_checked(23).unwrap_or((line, ""));
+        let stderr = match name.split(' ').next() {
             Some("report") => "",
-            Some("queue") => said.split_once(", ").map_or(said, |(_, rest)| rest),
-            _ => said.split(", but ").next().unwrap_or_default(),
+            Some("queue") => stderr.split_once(", ").map_or(stderr, |(_, rest)| rest),
+            _ => stderr.split(", but ").next().unwrap_or_default(),
         };
-        let numbers = said.split(|letter: char| letter.is_ascii_digit() || letter == '.');
+        let numbers = stderr.split(|letter: char| letter.is_ascii_digit() || letter == '.');
         let words: Vec<&str> = numbers.filter(|word| !word.is_empty()).collect();
         format!("{name}{}", words.join("N"))
     };

@@ -12,7 +12,7 @@ use nilometer_lab::trial::meter::Likewise;
 use nilometer_lab::trial::original;
 use nilometer_lab::trial::outcome::{CoverageOutcome, Delay, Outcome as Whole};
 use nilometer_lab::trial::part::Wanted;
-use nilometer_lab::trial::source::Asked;
+use nilometer_lab::trial::source::EstimateRequest;
 use nilometer_likeness::Verdict;
 use nilometer_linux::privilege::{self, Privilege};
 use nilometer_traffic::plan::PlannedConnection;
@@ -47,7 +47,7 @@ fn planned(index: u32) -> PlannedConnection {
 }
 
 #[test]
-fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
+fn a_leg_plays_scripts_and_leaves_open_connections_open() {
     match privilege::privilege() {
         Privilege::Root => {}
         other => return println!("skipped a leg of scripts: it needs root (found: {other})"),
@@ -139,8 +139,8 @@ fn each_bound_is_held(result: &str) {
         ),
         (|one| delays(one, 12_000_001, Some(2_000_000)), "more than 10 ms above it (--delay-max)"),
     ];
-    for (spoil, said) in spoilt {
-        assert!(found(spoil, false).contains(said), "{said}: {}", found(spoil, false));
+    for (spoil, message) in spoilt {
+        assert!(found(spoil, false).contains(message), "{message}: {}", found(spoil, false));
     }
     assert_eq!(found(spoilt[1].0, true), "", "laws with too few samples may pass");
     assert_ne!(found(spoilt[0].0, true), "");
@@ -270,15 +270,16 @@ fn packets_without_a_clock_are_played_evenly_where_a_rate_is_given() {
     room.write("timed.pcap", &timed);
     room.write("timeless.pcap", crate::common::timeless(&timed));
     let learnt = |name: &str, rate| {
-        let asked = Asked { rate, ..Asked::of(vec![room.path(name)]) };
-        let learnt = original::learn(&asked, &Wanted::default(), &mut |_| {}).expect("it is read");
+        let request = EstimateRequest { rate, ..EstimateRequest::of(vec![room.path(name)]) };
+        let learnt =
+            original::learn(&request, &Wanted::default(), &mut |_| {}).expect("it is read");
         let (estimate, original) = learnt.expect("packets");
         (estimate, original.part.seconds, original.observed.connections)
     };
     let (_, _, timed) = learnt("timed.pcap", None);
     let (estimate, seconds, timeless) = learnt("timeless.pcap", Some(1_000.0));
     assert!(
-        estimate.warnings.iter().any(|said| said.contains("--rate")),
+        estimate.warnings.iter().any(|message| message.contains("--rate")),
         "{:?}",
         estimate.warnings
     );
@@ -330,8 +331,9 @@ fn flow_records_are_played_as_they_were_and_judged_by_records() {
         assert!(law(name).is_none(), "records do not tell {name}");
     }
     let warnings = result["warnings"].as_array().expect("a list");
-    let said = |words: &str| warnings.iter().any(|one| one.as_str().unwrap_or("").contains(words));
-    assert!(said("played as one exchange") && said("are UDP: TCP alone"), "{warnings:?}");
+    let message =
+        |words: &str| warnings.iter().any(|one| one.as_str().unwrap_or("").contains(words));
+    assert!(message("played as one exchange") && message("are UDP: TCP alone"), "{warnings:?}");
     let share = result["coverage"]["udp_share"].as_f64().expect("a share");
     assert!((0.001..0.1).contains(&share), "{share} of the bytes are one datagram");
     assert!(room.read("run/report.html").contains("The copy against the original"));

@@ -63,7 +63,7 @@ fn started(room: &Room, words: &[String], word: &str) -> Running {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut running = room.start(&words);
     // Its later output is little enough to stay in the pipe.
-    running.hears_on(word);
+    running.read_until(word);
     running
 }
 
@@ -80,7 +80,7 @@ fn lines(room: &Room, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_heard_is_what_a_file_of_the_same_datagrams_says() {
+fn live_exports_decode_as_a_file_of_the_same_datagrams() {
     let room = Room::new("heard");
     let (to, sender) = rendezvous();
     let mut running = started(&room, &listening(to, &["-o", "heard.ndjson"]), "listening on");
@@ -185,15 +185,15 @@ fn templates_of_strangers_do_not_silence_an_exporter() {
     assert!(skipped["template_evicted"].as_u64().is_some_and(|count| count > 5_000), "{counts}");
     assert!(skipped["no_template"].is_null() && skipped["domain_limit"].is_null(), "{counts}");
     let warnings = counts["warnings"].as_array().expect("a list");
-    let is_it = |said: &&str| said.contains(" templates were forgotten, of ");
-    let said: Vec<&str> = warnings.iter().filter_map(Value::as_str).filter(is_it).collect();
-    let [said] = said[..] else { panic!("one line says it: {warnings:?}") };
-    assert!(said.contains(" of them of 127.0.0.1, because more came"), "{said}");
-    assert!(said.ends_with("by 0 of them records had been read"), "{said}");
+    let is_it = |message: &&str| message.contains(" templates were forgotten, of ");
+    let message: Vec<&str> = warnings.iter().filter_map(Value::as_str).filter(is_it).collect();
+    let [message] = message[..] else { panic!("one line says it: {warnings:?}") };
+    assert!(message.contains(" of them of 127.0.0.1, because more came"), "{message}");
+    assert!(message.ends_with("by 0 of them records had been read"), "{message}");
 }
 
 #[test]
-fn it_ends_by_itself_or_keeps_what_it_has() {
+fn a_live_capture_ends_by_itself_or_keeps_its_results() {
     let room = Room::new("ends");
     let (to, sender) = rendezvous();
     let words = listening(to, &["--count", "4", "-o", "count.csv"]);
@@ -232,7 +232,7 @@ fn it_ends_by_itself_or_keeps_what_it_has() {
 
 /// A process that is stopped reads nothing: what does not fit its buffer is lost, and counted by the kernel.
 #[test]
-fn what_the_kernel_dropped_is_counted_and_said() {
+fn datagrams_dropped_by_the_kernel_are_counted_and_warned_of() {
     const SENT: u32 = 60_000;
     let room = Room::new("dropped");
     let (to, sender) = rendezvous();
@@ -269,9 +269,11 @@ fn packets_of_an_interface_are_metered_once() {
     let mut running = inside.run(|| started(&room, &words, "watching interface lo"));
     let (from, to) = inside.run(|| {
         let (to, sender) = rendezvous();
-        let heard = UdpSocket::bind(to).expect("loopback");
+        let receiver = UdpSocket::bind(to).expect("loopback");
         for _ in 0..SENT {
-            sender.send_to(&[7; 100], heard.local_addr().expect("an address")).expect("loopback");
+            sender
+                .send_to(&[7; 100], receiver.local_addr().expect("an address"))
+                .expect("loopback");
         }
         (sender.local_addr().expect("an address"), to)
     });
@@ -296,7 +298,7 @@ fn packets_of_an_interface_are_metered_once() {
 }
 
 #[test]
-fn what_cannot_be_heard_or_watched_is_refused_in_one_line() {
+fn impossible_live_inputs_are_refused_in_one_line() {
     let room = Room::new("live-refused");
     room.write("a.pcap", crate::common::capture(3, |_| 400));
     let line = room.refused(&["flows", "--listen", "192.0.2.1:2055"]);

@@ -41,7 +41,7 @@ fn count(of: &Value) -> u64 {
 
 /// The fault box counts its own faults; the stream infers them from tags and bytes alone.
 #[test]
-fn what_a_fault_box_did_is_reported_exactly() {
+fn faults_of_a_fault_box_are_reported_exactly() {
     if !privileged("stream run through a fault box") {
         return;
     }
@@ -86,7 +86,7 @@ fn what_a_fault_box_did_is_reported_exactly() {
 }
 
 #[test]
-fn what_a_device_adds_has_bounds() {
+fn the_added_delay_of_a_device_has_bounds() {
     if !privileged("stream run beside the bare wire") {
         return;
     }
@@ -180,7 +180,7 @@ fn results_are_kept_with_a_row_for_each_frame() {
 
 /// A receiver without room is made on purpose, and so is a sender that no receiver could keep up with.
 #[test]
-fn a_trial_that_lost_frames_itself_is_not_valid_and_says_why() {
+fn a_trial_with_losses_of_its_own_is_invalid_with_a_reason() {
     if !privileged("stream run with a small ring") {
         return;
     }
@@ -218,10 +218,10 @@ fn a_calibration_has_a_point_for_each_rate_and_size() {
     let output = room.run(&[&words[..], &["--frame-bytes", "64,1518", "--out", "kept"]].concat());
     let calibration: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let points = calibration["points"].as_array().expect("points");
-    let asked: Vec<(f64, u64)> = { points.iter() }
+    let requested: Vec<(f64, u64)> = { points.iter() }
         .map(|one| (one["pps"].as_f64().expect("a rate"), count(&one["frame_bytes"])))
         .collect();
-    assert_eq!(asked, [(2e3, 64), (1e4, 64), (2e3, 1_518), (1e4, 1_518)]);
+    assert_eq!(requested, [(2e3, 64), (1e4, 64), (2e3, 1_518), (1e4, 1_518)]);
     for point in points.iter().filter(|point| point["valid"] == true) {
         assert_eq!(point["sent"], point["received"]);
         let [p5, p95] = ["p5", "p95"].map(|name| count(&point["delay_ns"][name]));
@@ -235,10 +235,10 @@ fn a_calibration_has_a_point_for_each_rate_and_size() {
 }
 
 #[test]
-fn what_a_stream_cannot_be_is_refused_in_one_line() {
+fn invalid_streams_are_refused_in_one_line() {
     let room = Room::new("stream-refused");
     room.write("bad.toml", "pace = 3\n");
-    for (words, said) in [
+    for (words, message) in [
         ("--pps 0", "pps = 0"),
         ("--frame-bytes 63", "frame_bytes = 63: choose 64 to 1518"),
         ("--seconds 0", "seconds = 0"),
@@ -251,7 +251,7 @@ fn what_a_stream_cannot_be_is_refused_in_one_line() {
     ] {
         let line = room
             .refused(&["stream", "run"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
-        assert!(line.contains(said), "{words}: {line}");
+        assert!(line.contains(message), "{words}: {line}");
     }
     let line = room.refused(&["profile", "calibrate", "--frame-bytes", "9000"]);
     assert!(line.contains("choose 64 to 1518"), "{line}");

@@ -107,7 +107,7 @@ fn take_all_processors(time: Duration) {
 }
 
 #[test]
-fn a_stopped_instrument_invalidates_the_trial_and_says_when() {
+fn a_stopped_instrument_invalidates_the_trial_with_its_time() {
     if !privileged("stream run, stopped") {
         return;
     }
@@ -186,10 +186,10 @@ fn a_processor_quota_throttles_the_pacer_and_invalidates_the_trial() {
     let stream = Stream::start(&room, &words);
     let moved = std::fs::write(format!("{group}/cgroup.procs"), stream.0.id().to_string());
     let result = stream.result();
-    let said = std::fs::read_to_string(format!("{group}/cpu.stat")).unwrap_or_default();
+    let expected = std::fs::read_to_string(format!("{group}/cpu.stat")).unwrap_or_default();
     let _ = std::fs::remove_dir(&group);
     // How long the kernel throttled its threads, which are in the ordinary class meanwhile.
-    let throttled_us = said.lines().find_map(|line| line.strip_prefix("throttled_usec "));
+    let throttled_us = expected.lines().find_map(|line| line.strip_prefix("throttled_usec "));
     let throttled_us: u64 = throttled_us.and_then(|us| us.parse().ok()).unwrap_or(0);
     if moved.is_err() || throttled_us < 300_000 {
         println!("skipped: a quota of the processor: {moved:?}, throttled for {throttled_us} µs");
@@ -201,12 +201,12 @@ fn a_processor_quota_throttles_the_pacer_and_invalidates_the_trial() {
 }
 
 #[test]
-fn what_a_fault_box_does_in_mid_trial_is_named_with_its_time() {
+fn faults_in_mid_trial_are_named_with_their_time() {
     if !privileged("stream run through a failing fault box") {
         return;
     }
     let room = Room::new("stream-faults");
-    for (faults, said) in [
+    for (faults, expected) in [
         ("cut=0.5s-0.8s", vec!["the device passed nothing from 0."]),
         ("cut=0.7s-60s", vec!["the device died: from 0.7"]),
         (
@@ -222,8 +222,8 @@ fn what_a_fault_box_does_in_mid_trial_is_named_with_its_time() {
             continue;
         }
         let warnings = lines(&result, "warnings");
-        assert_eq!(warnings.len(), said.len(), "{faults}: {warnings:?}");
-        for (line, words) in warnings.iter().zip(said) {
+        assert_eq!(warnings.len(), expected.len(), "{faults}: {warnings:?}");
+        for (line, words) in warnings.iter().zip(expected) {
             assert!(line.contains(words), "{faults}: {line}");
         }
         if faults == "cut=0.5s-0.8s" {
@@ -246,7 +246,7 @@ fn a_device_that_dies_or_loops_in_mid_trial_is_named() {
     let Some(bench) = Bench::new("stream run through a device that fails") else { return };
     bench.set_up();
     let words = [&COMMON[..], &INTERFACES, &["--pps", "4000", "--seconds", "3"]].concat();
-    for (what, said) in [
+    for (what, expected) in [
         ("net.ipv4.ip_forward=0", "the device died: from "),
         ("a route back", "the device looped from "),
     ] {
@@ -262,7 +262,7 @@ fn a_device_that_dies_or_loops_in_mid_trial_is_named() {
             _ => ip(&["netns", "exec", &bench.device, "sysctl", "-qw", what]),
         }
         let result = stream.result();
-        let line = lines(&result, "warnings").into_iter().find(|line| line.starts_with(said));
+        let line = lines(&result, "warnings").into_iter().find(|line| line.starts_with(expected));
         let line = line.unwrap_or_else(|| panic!("{what}: {}", result["warnings"]));
         let from = before(&line, "s on");
         assert!((0.3..2.9).contains(&from), "{line}");
@@ -314,8 +314,8 @@ fn a_link_that_takes_no_live_frames_is_named() {
     let live = ["--pps", "4000", "--seconds", "20", "--transmit", "live"];
     let output = bench.nilometer(&[&COMMON[..], &INTERFACES, &live].concat()).output();
     let output = output.expect("it runs");
-    let said = text(&output.stderr);
-    assert!(said.contains("ethtool -K PORT gro on") && output.stdout.is_empty(), "{said}");
+    let expected = text(&output.stderr);
+    assert!(expected.contains("ethtool -K PORT gro on") && output.stdout.is_empty(), "{expected}");
 }
 
 #[test]
@@ -324,7 +324,8 @@ fn a_full_disk_costs_the_table_and_not_the_result() {
         return;
     }
     let room = Room::new("stream-disk");
-    for (size, said) in [("64k", "no table of frames: "), ("8k", "the results are not kept: ")] {
+    for (size, expected) in [("64k", "no table of frames: "), ("8k", "the results are not kept: ")]
+    {
         let script = format!(
             "mkdir -p small && mount -t tmpfs -o size={size} tmpfs small && exec \"$0\" \"$@\""
         );
@@ -335,14 +336,14 @@ fn a_full_disk_costs_the_table_and_not_the_result() {
         command.args(words).args(["--out", "small/kept"]);
         let result = Stream::of(command).result();
         let warnings = lines(&result, "warnings");
-        assert!(warnings.iter().any(|line| line.starts_with(said)), "{size}: {warnings:?}");
+        assert!(warnings.iter().any(|line| line.starts_with(expected)), "{size}: {warnings:?}");
         let entered = count(&result["packets"]["in"]);
         assert_eq!((count(&result["rows"][0]), count(&result["rows"][1])), (0, entered), "{size}");
     }
 }
 
 #[test]
-fn a_lab_run_names_what_its_device_does() {
+fn a_lab_run_names_faults_of_its_device() {
     if !privileged("lab run through a failing device") {
         return;
     }
@@ -350,17 +351,18 @@ fn a_lab_run_names_what_its_device_does() {
     let words = ["lab", "run", "--json", "--duration", "3", "--calibration", "0"];
     let run = |more: &[&str]| room.counted(&[&words[..], more].concat());
     let warnings = lines(&run(&["--fault", "duplicate=0.05,cut_back=1s-1.6s"]), "warnings");
-    for said in [
+    for expected in [
         "During the trial the device duplicated from ",
         "During the trial the device passed nothing",
     ] {
-        assert!(warnings.iter().any(|line| line.starts_with(said)), "{said}: {warnings:?}");
+        assert!(warnings.iter().any(|line| line.starts_with(expected)), "{expected}: {warnings:?}");
     }
     let warnings = lines(&run(&["--dut", "linux", "--out", "sound"]), "warnings").join("; ");
     assert!(!warnings.contains("During the trial"), "{warnings}");
     // The streams derived from the same load.
-    let said = room.done(&["stream", "derive", "sound", "--out", "streams", "--seconds", "0.2"]);
-    assert!(said.contains("offered load") && said.contains("burst-465"), "{said}");
+    let expected =
+        room.done(&["stream", "derive", "sound", "--out", "streams", "--seconds", "0.2"]);
+    assert!(expected.contains("offered load") && expected.contains("burst-465"), "{expected}");
     for name in ["constant-1500", "burst-232", "burst-930", "constant-40", "constant-trimodal"] {
         let file = format!("streams/{name}.toml");
         let result = Stream::start(&room, &[&file]).result();

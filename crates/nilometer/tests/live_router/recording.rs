@@ -279,12 +279,12 @@ fn distributed_queueing_of_eight_ports_is_replayed() {
     let done = replayed(&path, None);
     same("fabric", &done);
     let out = room.run(&["route", "replay", "fabric.nilrec", "--json"]);
-    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    assert_eq!((&said["differences"], &said["first_difference"]), (&0.into(), &().into()));
+    let printed: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&printed["differences"], &printed["first_difference"]), (&0.into(), &().into()));
     let bytes = fs::read(&path).expect("a recording");
     fs::write(room.path("cut.nilrec"), &bytes[..bytes.len() / 2]).expect("a file");
-    let said = room.refused(&["route", "replay", "cut.nilrec"]);
-    assert!(said.contains("cut"), "{said}");
+    let printed = room.refused(&["route", "replay", "cut.nilrec"]);
+    assert!(printed.contains("cut"), "{printed}");
 }
 
 /// Drops one packet of as many as its version's last number and three, or as the digit that it is sent and three.
@@ -438,7 +438,7 @@ fn plugins_that_signalling_names_are_replayed() {
                 return bound += plugins.iter().filter(|plugin| plugin.packets > 0).count();
             }
         };
-        let heard = running.remote.call(move |driver| {
+        let answer = running.remote.call(move |driver| {
             driver.with_reservations(|process, now, _| {
                 let arrival = Arrival { port: 0, source: SENDER.into(), ttl: 63 };
                 let onward = Behind(1, receiver(1).into());
@@ -446,7 +446,7 @@ fn plugins_that_signalling_names_are_replayed() {
                 process.counts().effective
             })
         });
-        assert!(heard.expect("it answers").is_some_and(|effective| effective > 0));
+        assert!(answer.expect("it answers").is_some_and(|effective| effective > 0));
     })
     .expect("it is recorded");
     assert!(bound > 10, "{bound}");

@@ -91,15 +91,15 @@ fn live(room: &Room) -> Option<Value> {
         let before = Moment::now("");
         let output = room.run(&words(&["--clock", "real"]));
         let idle = before.idle_since();
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         match output.status.code() {
             Some(0) => return serde_json::from_slice(&output.stdout).ok(),
-            Some(1) => assert!(said.contains("the run is not valid"), "{said}"),
-            _ => panic!("{said}"),
+            Some(1) => assert!(stderr.contains("the run is not valid"), "{stderr}"),
+            _ => panic!("{stderr}"),
         }
-        println!("{said}{:.1} % idle", 100.0 * idle);
-        let is_let_off = idle < IDLE_LEAST && !quiet::is_said_to_be_quiet();
-        assert!(is_let_off, "threads were late though processors were idle: {said}");
+        println!("{stderr}{:.1} % idle", 100.0 * idle);
+        let is_let_off = idle < IDLE_LEAST && !quiet::is_declared_quiet();
+        assert!(is_let_off, "threads were late though processors were idle: {stderr}");
     }
     None
 }
@@ -222,7 +222,7 @@ const SHORT: [&str; 10] = [
 ];
 
 #[test]
-fn a_run_in_which_threads_were_late_is_not_valid_and_says_so() {
+fn a_run_with_late_threads_is_invalid_with_a_reason() {
     if !common::privileged("a run by the real clock that is held up") {
         return;
     }
@@ -234,9 +234,9 @@ fn a_run_in_which_threads_were_late_is_not_valid_and_says_so() {
     thread::sleep(Duration::from_millis(300));
     running.signal(libc::SIGCONT);
     let output = running.end();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the run is not valid: source (plain) was late by "), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("the run is not valid: source (plain) was late by "), "{stderr}");
     let kept = room.json("late/result.json");
     assert_eq!(kept["valid"], false);
     assert!(kept["why"].as_array().is_some_and(|why| !why.is_empty()), "{kept}");
@@ -276,11 +276,11 @@ fn without_the_privilege_to_make_namespaces_it_is_refused_in_one_line() {
     let Ok(output) = command.current_dir(room.path("")).output() else {
         return println!("skipped: there is no unshare, by which privileges are given up");
     };
-    let said = text(&output.stderr);
-    if !said.starts_with("nilometer: ") {
-        return println!("skipped: privileges cannot be given up here: {said}");
+    let stderr = text(&output.stderr);
+    if !stderr.starts_with("nilometer: ") {
+        return println!("skipped: privileges cannot be given up here: {stderr}");
     }
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("a lab needs root") && said.contains("sudo"), "{said}");
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("a lab needs root") && stderr.contains("sudo"), "{stderr}");
     assert_eq!(room.listing(), []);
 }

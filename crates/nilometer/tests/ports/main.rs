@@ -86,7 +86,7 @@ fn the_hook_passes_every_frame_in_order() -> Result<()> {
 }
 
 #[test]
-fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
+fn the_hook_counts_frames_without_room_and_restores_tags() -> Result<()> {
     if !privileged("losses at the traffic control hook") {
         return Ok(());
     }
@@ -273,7 +273,7 @@ fn datagram(number: u16, is_open: bool) -> Vec<u8> {
 }
 
 #[test]
-fn batches_fill_in_what_checksums_are_open_and_touch_no_other() -> Result<()> {
+fn batches_complete_partial_checksums_and_leave_others_alone() -> Result<()> {
     if !privileged("checksums of batches") {
         return Ok(());
     }
@@ -298,7 +298,7 @@ fn batches_fill_in_what_checksums_are_open_and_touch_no_other() -> Result<()> {
 }
 
 #[test]
-fn a_batch_on_a_link_that_is_down_is_counted_and_said() -> Result<()> {
+fn a_batch_on_a_link_that_is_down_is_counted_and_reported() -> Result<()> {
     if !privileged("a batch on a link that is down") {
         return Ok(());
     }
@@ -426,7 +426,7 @@ fn a_wire_in_memory_keeps_order_and_pushes_back() -> Result<()> {
 }
 
 #[test]
-fn a_port_says_what_it_is() -> Result<()> {
+fn a_port_describes_itself() -> Result<()> {
     if !privileged("the descriptions of ports") {
         return Ok(());
     }

@@ -119,8 +119,7 @@ fn grant(table: &FlowOffload, key: &Key<u32>, exit: &Exit, way: usize) -> Place 
 }
 
 #[test]
-fn what_is_sound_takes_the_shortcut_as_the_pipeline_lets_it_and_all_else_comes_by_the_ring()
--> Result<()> {
+fn sound_packets_take_the_shortcut_and_all_others_come_by_the_ring() -> Result<()> {
     const FRAMES: u64 = 6_000;
     if !privileged("shortcuts") {
         return Ok(());

@@ -93,7 +93,7 @@ pub fn picture(browser: &str, dir: &Path, page: &str, header: &str) -> Vec<u8> {
         let output = run(browser, dir, &words, &format!("http://{address}/"));
         over.store(true, Relaxed);
         let _ = TcpStream::connect(address);
-        let said = String::from_utf8_lossy(&output.stderr);
-        std::fs::read(&file).unwrap_or_else(|error| panic!("no picture: {error}: {said}"))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        std::fs::read(&file).unwrap_or_else(|error| panic!("no picture: {error}: {stderr}"))
     })
 }

@@ -73,7 +73,7 @@ fn every_shell_gets_completions() {
 
 /// What a shell sees of `nilometer … | head -c1`, and of a disk that is full.
 #[test]
-fn output_that_nobody_takes_ends_a_command_quietly() {
+fn a_closed_standard_output_ends_a_command_quietly() {
     let run = ["simulate", "qsdrr", "--json", "--seeds", "1", "--set", "duration_s=0.1"];
     let run = [&run[..], &["--set", "discipline=red", "--set", "buffer_packets=100"]].concat();
     for args in [&run[..], &["completions", "bash"]] {
@@ -83,9 +83,9 @@ fn output_that_nobody_takes_ends_a_command_quietly() {
         assert_eq!((unread.status.code(), text(&unread.stderr)), (Some(141), ""), "{args:?}");
         let full = fs::File::options().write(true).open("/dev/full").expect("Linux");
         let full = Command::new(BINARY).args(args).stdout(full).output().expect("it runs");
-        let said = "nilometer: standard output cannot be written: No space left on device";
+        let message = "nilometer: standard output cannot be written: No space left on device";
         assert_eq!(full.status.code(), Some(2), "{args:?}");
-        assert!(text(&full.stderr).starts_with(said), "{}", text(&full.stderr));
+        assert!(text(&full.stderr).starts_with(message), "{}", text(&full.stderr));
         assert_eq!(text(&full.stderr).lines().count(), 1, "{args:?}");
     }
 }
@@ -116,7 +116,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_in_one_line() {
+fn unknown_arguments_are_refused_in_one_line() {
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         let line = refusal(&[name, "--no-such-flag"]);
@@ -208,14 +208,14 @@ fn the_doctor_answers_an_ordinary_user() {
 }
 
 #[test]
-fn ci_runs_what_the_readme_says() {
+fn ci_runs_the_test_command_of_the_readme() {
     let line = "cargo test --release";
     assert!(repository("README.md").lines().any(|there| there.trim() == line));
     assert!(repository(".ci/run").lines().any(|there| there == format!("step tests {line}")));
 }
 
 #[test]
-fn the_readme_lists_every_command_and_no_other() {
+fn the_readme_lists_exactly_the_commands() {
     let readme = repository("README.md");
     let commands = readme.split("\n## Commands\n").nth(1).expect("a section of commands");
     let commands = commands.split("\n## ").next().expect("its end");

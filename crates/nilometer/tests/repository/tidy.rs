@@ -386,7 +386,7 @@ fn pure_crates_are_no_std() {
 }
 
 #[test]
-fn unsafe_is_kept_in_its_rooms() {
+fn unsafe_code_stays_in_its_modules() {
     hold(unsafety(&sources(&[".rs"])));
 }
 
@@ -398,12 +398,12 @@ fn nothing_is_left_over() {
 }
 
 #[test]
-fn names_say_what_things_are() {
+fn names_are_meaningful() {
     hold(names(&sources(&[".rs"])));
 }
 
 #[test]
-fn crates_depend_with_the_stream() {
+fn crates_depend_as_documented() {
     let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the document");
     hold(edges(&manifests(), &architecture));
 }
@@ -426,7 +426,7 @@ mod complains {
     }
 
     #[test]
-    fn of_files_without_a_purpose_of_their_own() {
+    fn it_complains_of_files_without_a_purpose_of_their_own() {
         assert_eq!(purposes(&one("a.rs", "use core::fmt;\n")).len(), 1);
         let [a] = one("a.rs", "//! Adds.\n");
         let [b] = one("b.rs", "//! Adds.\n");
@@ -434,7 +434,7 @@ mod complains {
     }
 
     #[test]
-    fn of_files_that_grow() {
+    fn it_complains_of_files_that_are_too_long() {
         let lines = |count: usize| one("a.rs", &"\n".repeat(count));
         let listed = |limit| BTreeMap::from([("a.rs".to_owned(), limit)]);
         assert_eq!(sizes(&lines(501), &BTreeMap::new()).len(), 1);
@@ -445,7 +445,7 @@ mod complains {
     }
 
     #[test]
-    fn of_impure_crates() {
+    fn it_complains_of_impure_crates() {
         assert_eq!(purity(&one("crates/wire/src/lib.rs", "//! Wire.\n")).len(), 1);
         let text = "use std::time::Instant;\nextern crate std;\n";
         assert_eq!(purity(&one("crates/wire/src/a.rs", text)).len(), 2);
@@ -454,7 +454,7 @@ mod complains {
     }
 
     #[test]
-    fn of_unsafe_out_of_place_or_unexplained() {
+    fn it_complains_of_unsafe_out_of_place_or_unexplained() {
         let text = "unsafe { f() }\n";
         assert_eq!(unsafety(&one("crates/wire/src/a.rs", text)).len(), 1);
         assert_eq!(unsafety(&one("crates/linux/src/a.rs", text)).len(), 1);
@@ -464,13 +464,13 @@ mod complains {
     }
 
     #[test]
-    fn of_leftovers() {
+    fn it_complains_of_leftovers() {
         let text = concat!("let a = dbg", "!(b);\n// TO", "DO: c\nlet p = \"/t", "mp/x\";\n");
         assert_eq!(leftovers(&one("a.rs", text)).len(), 3);
     }
 
     #[test]
-    fn of_names_that_say_nothing() {
+    fn it_complains_of_meaningless_names() {
         let text =
             "pub struct QueueManager;\npub const fn helper() {}\npub mod info;\nfn util() {}\n";
         assert_eq!(names(&one("a.rs", text)).len(), 3);
@@ -479,7 +479,7 @@ mod complains {
     }
 
     #[test]
-    fn of_edges_and_dependencies_nobody_explained() {
+    fn it_complains_of_unlisted_edges_and_dependencies() {
         let architecture = "\n## Crates\n| `wire` | frames | – |\n| `flow` | records | `wire` |\n\
             \n## Dependencies\n| `libm` | x | y |\n";
         let manifest = |list: &str| vec![("flow".to_owned(), format!("[dependencies]\n{list}"))];

@@ -68,8 +68,8 @@ fn sums_are_those_of_a_search_from_the_first_filter_on() {
     let shown = room.done(&BENCH);
     assert!(shown.starts_with("5 filters in "), "{shown}");
     for classifier in ["tuples", "linear"] {
-        let asked = ["--json", "--classifier", classifier];
-        let result = room.counted(&[&BENCH[..], &asked].concat());
+        let args = ["--json", "--classifier", classifier];
+        let result = room.counted(&[&BENCH[..], &args].concat());
         assert_eq!(result["classifier"], classifier);
         assert_eq!(result["checksum_after_updates"], expected, "{classifier}");
     }
@@ -89,7 +89,7 @@ fn a_trace_is_taken_as_it_is() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_with_file_and_line() {
+fn malformed_files_are_refused_with_file_and_line() {
     let room = Room::new("route-bench-classify-refusals");
     room.write("rules", RULES);
     room.write("bad", RULES.to_owned() + "@10.0.0.0/8 1.2.3.4 0 : 1 0 : 1 0x0/0x0\n");
@@ -103,7 +103,7 @@ fn what_is_malformed_is_refused_with_file_and_line() {
         (&[], &["--rules"]),
     ];
     for (words, wanted) in cases {
-        let said = room.refused(&[&BENCH[..3], words].concat());
-        assert!(wanted.iter().all(|part| said.contains(part)), "{words:?}: {said}");
+        let message = room.refused(&[&BENCH[..3], words].concat());
+        assert!(wanted.iter().all(|part| message.contains(part)), "{words:?}: {message}");
     }
 }

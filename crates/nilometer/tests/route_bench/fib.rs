@@ -87,8 +87,8 @@ fn all_tables_agree_with_a_search_of_every_route() {
     let tree = ["--rounds", "1", "--engine", "tree_bitmap"];
     let output =
         room.run(&[&["route", "bench", "fib", "--table", "table.txt"], &tree[..]].concat());
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(said, "nilometer: 5 prefixes of the other family were skipped\n");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(stderr, "nilometer: 5 prefixes of the other family were skipped\n");
     let shown = String::from_utf8(output.stdout).expect("text");
     assert!(shown.starts_with("9 prefixes of IPv4\nengine"), "{shown}");
 }
@@ -135,14 +135,14 @@ fn a_peer_is_timed_compared_and_drawn() {
     peer([sums[0], sums[1] + 1]);
     let output = room.run(&words);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert!(said.contains("lines and other disagree"), "{said}");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert!(stderr.contains("lines and other disagree"), "{stderr}");
     room.write("peer", "#!/bin/sh\necho 1\n");
     room.refused(&words);
 }
 
 #[test]
-fn what_is_no_table_is_refused() {
+fn invalid_tables_are_refused() {
     let room = Room::new("route-bench-fib-refusals");
     let refused = |text: &str, more: &[&str]| {
         room.write("t", text);
@@ -155,8 +155,8 @@ fn what_is_no_table_is_refused() {
         ("10.0.0.0/8\nfd00::1/8 x\n", 2),
         ("10.0.0.0/8\n10.0.0.0/33\n", 2),
     ] {
-        let said = refused(text, &[]);
-        assert!(said.contains(&format!("t: line {line}: `")), "{said}");
+        let stderr = refused(text, &[]);
+        assert!(stderr.contains(&format!("t: line {line}: `")), "{stderr}");
     }
     assert!(refused("10.0.0.0/8\n", &["--family", "6"]).contains("no prefix of IPv6"));
     assert!(refused("", &[]).contains("no prefix of IPv4"));

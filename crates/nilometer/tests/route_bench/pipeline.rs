@@ -34,13 +34,13 @@ fn room(name: &str) -> Room {
 /// verdict must agree with its figures.
 fn measured(room: &Room, words: &[&str]) -> Value {
     let output = room.run(&[&BENCH[..], words, &["--json"]].concat());
-    let said = text(&output.stderr);
-    let result: Value = serde_json::from_str(text(&output.stdout)).expect(said);
+    let stderr = text(&output.stderr);
+    let result: Value = serde_json::from_str(text(&output.stdout)).expect(stderr);
     let runs = result["runs"].as_array().expect("a list");
     let is_off = |run: &Value| number(&run["stages_sum_off_percent"]).abs() > 10.0;
     let expected = i32::from(runs.iter().any(is_off));
-    assert_eq!(output.status.code(), Some(expected), "{said}");
-    assert_eq!(said.is_empty(), expected == 0, "{said}");
+    assert_eq!(output.status.code(), Some(expected), "{stderr}");
+    assert_eq!(stderr.is_empty(), expected == 0, "{stderr}");
     result
 }
 
@@ -138,7 +138,7 @@ fn without_files_routes_and_filters_are_drawn() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_values_are_refused() {
     let room = room("route-bench-pipeline-refusals");
     room.write("narrow", "20.1.0.0/24\n");
     let cases: [(&[&str], &str); 6] = [
@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused() {
         (&["--ports", "1"], "--ports"),
     ];
     for (words, wanted) in cases {
-        let said = room.refused(&[&BENCH[..], words].concat());
-        assert!(said.contains(wanted), "{words:?}: {said}");
+        let stderr = room.refused(&[&BENCH[..], words].concat());
+        assert!(stderr.contains(wanted), "{words:?}: {stderr}");
     }
 }

@@ -79,7 +79,7 @@ fn dropped(point: &Value, reason: &str) -> u64 {
 }
 
 #[test]
-fn a_described_router_queues_as_its_file_says() {
+fn a_described_router_queues_as_its_file_specifies() {
     let room = Room::new("described");
     let point = simulate(&room, FILE, TAIL_DROP, &[]);
     let router = &point["routers"][0];
@@ -135,7 +135,7 @@ fn red_of_a_described_router_marks_and_distributed_queueing_carries() {
 }
 
 #[test]
-fn each_port_carries_what_its_link_does_and_results_repeat_the_run() {
+fn each_port_has_the_mtu_of_its_link_and_results_repeat_the_run() {
     let room = Room::new("described-mtu");
     // A link without traffic carries less.
     let spare = "[[host]]\nname = \"spare\"\n[[link]]\nname = \"narrow\"\nfrom = \"middle\"\nto = \"spare\"\n\
@@ -166,7 +166,7 @@ fn filters_see_the_addresses_of_hosts() {
 }
 
 #[test]
-fn what_a_described_router_cannot_be_is_refused_in_one_line() {
+fn invalid_router_descriptions_are_refused_in_one_line() {
     let room = Room::new("described-refused");
     let refused = |file: &str| {
         room.write("scenario.toml", scenario(FILE));

@@ -158,7 +158,7 @@ fn rrul_has_a_switch_for_ecn() {
 }
 
 #[test]
-fn goodput_is_what_the_bottleneck_carried_once() {
+fn goodput_excludes_retransmissions_over_the_bottleneck() {
     let set = ["buffer_packets=200", "discipline=qsdrr", "duration_s=10"];
     let outcome = outcome(&scenario("qsdrr", &set), 1);
     assert!(outcome.is_balanced);
@@ -285,7 +285,7 @@ fn nothing_waits_at_a_queue_before_it_has_come() {
 }
 
 #[test]
-fn lengths_that_are_drawn_keep_the_rate_and_those_cut_off_are_told() {
+fn drawn_lengths_keep_the_rate_and_oversized_ones_are_counted() {
     for (size, mtu) in [(100, 1_500), (28, 1_500)] {
         let datagrams = format!("rate = \"5 Mb/s\"\nsizes = \"exponential\"\nsize_bytes = {size}");
         let made = one_source(&format!("mtu = {mtu}"), &datagrams);

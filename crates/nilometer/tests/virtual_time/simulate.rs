@@ -87,7 +87,7 @@ fn figures_do_not_depend_on_threads_or_repetition() {
 }
 
 #[test]
-fn the_object_has_what_scripts_read() {
+fn the_json_result_has_the_fields_that_scripts_read() {
     let room = room("object");
     let result = room.counted(&["simulate", "small.toml", "--json"]);
     assert_eq!(result["scenario"], "small");
@@ -136,17 +136,17 @@ fn parameters_are_set_and_swept() {
     let swept = run(&["discipline=tail_drop,red,qsdrr", "buffer_packets=10,20"]);
     let points = swept["points"].as_array().expect("points");
     assert_eq!(points.len(), 2 * 3 * 2);
-    let told = |number: usize| {
+    let reported = |number: usize| {
         let point = &points[number];
         (point["load"].as_f64(), point["discipline"].as_str(), point["buffer_packets"].as_u64())
     };
-    assert_eq!(told(0), (Some(0.7), Some("tail_drop"), Some(10)));
-    assert_eq!(told(3), (Some(0.7), Some("red"), Some(20)));
-    assert_eq!(told(10), (Some(1.3), Some("qsdrr"), Some(10)));
+    assert_eq!(reported(0), (Some(0.7), Some("tail_drop"), Some(10)));
+    assert_eq!(reported(3), (Some(0.7), Some("red"), Some(20)));
+    assert_eq!(reported(10), (Some(1.3), Some("qsdrr"), Some(10)));
 }
 
 #[test]
-fn what_is_printed_runs_alike() {
+fn a_printed_scenario_gives_the_same_results() {
     let room = room("print");
     let set = ["--set", "buffer_packets=3,9", "--set", "load=1.1", "--seeds", "2"];
     let words = |first: &[&'static str], last: &'static str| {
@@ -168,11 +168,11 @@ fn results_fill_a_directory_or_nothing_at_all() {
     let before = room.listing();
     room.counted(&["simulate", "small.toml", "--json"]);
     assert_eq!(room.listing(), before, "--json alone writes nothing");
-    let told = room.counted(&["simulate", "small.toml", "--json", "--out", "results"]);
-    assert_eq!(room.json("results/result.json"), told);
+    let reported = room.counted(&["simulate", "small.toml", "--json", "--out", "results"]);
+    assert_eq!(room.json("results/result.json"), reported);
     room.write("again.toml", room.read("results/scenario.toml"));
     let again = room.counted(&["simulate", "again.toml", "--json"]);
-    assert_eq!(again["digest"], told["digest"]);
+    assert_eq!(again["digest"], reported["digest"]);
     assert!(room.read_bytes("results/flows.parquet").starts_with(b"PAR1"));
     assert!(!room.path("results.partial").exists());
     assert!(room.refused(&["simulate", "small.toml", "--out", "results"]).contains("--force"));
@@ -196,15 +196,15 @@ fn an_interrupted_sweep_keeps_its_points() {
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     running.signal(libc::SIGINT);
     let output = running.end();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted after") && said.contains("results.partial"), "{said}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(told["interrupted"], true);
-    let runs = told["runs"].as_u64().expect("a count");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted after") && stderr.contains("results.partial"), "{stderr}");
+    let reported: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(reported["interrupted"], true);
+    let runs = reported["runs"].as_u64().expect("a count");
     assert!(runs > 0 && runs < 600_000);
-    assert_eq!(told["points"][0]["load"], 0.1);
-    assert_eq!(room.json("results.partial/result.json"), told);
+    assert_eq!(reported["points"][0]["load"], 0.1);
+    assert_eq!(room.json("results.partial/result.json"), reported);
 }
 
 /// A change that makes the small scenario invalid, and a word of the refusal.
@@ -251,8 +251,8 @@ fn bad_scenarios_are_refused_in_one_line() {
     for (good, bad, word) in SPOILED {
         assert!(SMALL.contains(good), "{good}");
         room.write("small.toml", SMALL.replacen(good, bad, 1));
-        let said = room.refused(&["simulate", "small.toml", "--json"]);
-        assert!(said.contains("small.toml") && said.contains(word), "{bad}: {said}");
+        let stderr = room.refused(&["simulate", "small.toml", "--json"]);
+        assert!(stderr.contains("small.toml") && stderr.contains(word), "{bad}: {stderr}");
     }
 }
 
@@ -281,8 +281,8 @@ fn bad_words_are_refused_in_one_line() {
         ("small.toml --out no/such", "no"),
     ] {
         let words: Vec<&str> = ["simulate"].into_iter().chain(line.split(' ')).collect();
-        let said = room.refused(&words);
-        assert!(said.contains(word), "{line}: {said}");
+        let stderr = room.refused(&words);
+        assert!(stderr.contains(word), "{line}: {stderr}");
     }
 }
 
@@ -330,7 +330,7 @@ fn built_in_scenarios_are_listed() {
 
 /// Percentiles of the call's delay over time are in the result, ordered, and show what a deep buffer does.
 #[test]
-fn rrul_tells_the_course_of_its_call() {
+fn rrul_reports_the_delay_of_its_call_over_time() {
     let room = room("course");
     let set = ["--set", "duration_s=12", "--set", "seeds=2"];
     let points = ["--set", "discipline=tail_drop,fq_codel"];

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const SESSIONS: u64 = 40;
 
 /// The binary's output, as JSON.
-fn told(args: &[&str]) -> Value {
+fn result_of(args: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_nilometer")).args(args).output();
     let output = output.expect("the binary runs");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -81,7 +81,8 @@ fn folder(name: &str, keys: &str) -> PathBuf {
 
 /// The digests of the plans that a simulation reported, by run.
 fn simulated(folder: &Path) -> Vec<Value> {
-    let result = told(&["simulate", &folder.join("scenario.toml").to_string_lossy(), "--json"]);
+    let result =
+        result_of(&["simulate", &folder.join("scenario.toml").to_string_lossy(), "--json"]);
     let plans = result["plans"].as_array().expect("plans");
     let seeds: Vec<&Value> = plans.iter().map(|plan| &plan["seed"]).collect();
     assert_eq!(seeds, [5, 6]);
@@ -93,7 +94,7 @@ fn live(folder: &Path, args: &[&str]) -> Value {
     let model = folder.join("sessions.json");
     let plan = ["generate", "plan", &model.to_string_lossy(), "--json"].map(str::to_owned);
     let plan: Vec<&str> = plan.iter().map(String::as_str).chain(args.iter().copied()).collect();
-    json!([told(&plan)["digest"]])
+    json!([result_of(&plan)["digest"]])
 }
 
 #[test]

@@ -253,9 +253,9 @@ fn simulated(dir: &Path, sets: &[&str]) -> String {
         .args(sets.iter().flat_map(|set| ["--set", set]))
         .output()
         .expect("the binary runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    said
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    stderr
 }
 
 /// A study of one second is slow start; it is not compared with the paper's hundred.
@@ -263,12 +263,12 @@ fn simulated(dir: &Path, sets: &[&str]) -> String {
 fn a_shortened_study_is_not_judged() {
     let dir = scratch("shortened").join("results");
     let sets = ["duration_s=1", "flows=4", "discipline=red,qsdrr", "buffer_packets=20,200"];
-    let said = simulated(&dir, &sets);
-    let told = "the study was shortened, to 1 s of 100 s";
-    assert!(said.contains(told), "{said}");
+    let stderr = simulated(&dir, &sets);
+    let reported = "the study was shortened, to 1 s of 100 s";
+    assert!(stderr.contains(reported), "{stderr}");
     let page = std::fs::read_to_string(dir.join("report.html")).expect("the page is there");
     check::hold(&page);
-    assert!(page.contains(told));
+    assert!(page.contains(reported));
     let text = std::fs::read_to_string(dir.join("result.json")).expect("the result is there");
     let result: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     let claims = result["claims"].as_array().expect("a list");

@@ -176,7 +176,7 @@ impl<P: Plugin> Guest<P> {
                 descriptor.flags = CHANGED;
             }
         }
-        tell_timer(inside);
+        pass_timer(inside);
         DONE
     }
 
@@ -185,7 +185,7 @@ impl<P: Plugin> Guest<P> {
         let message = String::from_utf8_lossy(self.given(address, bytes));
         let inside = self.inside();
         let answer = running(inside).message(now_ns, &message, &mut Host);
-        tell_timer(inside);
+        pass_timer(inside);
         match answer {
             Ok(answer) => replied(DONE, &answer),
             Err(why) => replied(REFUSED, &why),
@@ -197,7 +197,7 @@ impl<P: Plugin> Guest<P> {
         let inside = self.inside();
         inside.timer = None;
         running(inside).timeout(now_ns, &mut Host);
-        tell_timer(inside);
+        pass_timer(inside);
         DONE
     }
 }
@@ -212,7 +212,7 @@ fn replied(status: i32, text: &str) -> i32 {
 }
 
 /// Passes the timer to the host if it has changed.
-fn tell_timer<P: Plugin>(inside: &mut Inside<P>) {
+fn pass_timer<P: Plugin>(inside: &mut Inside<P>) {
     let timer = running(inside).timer();
     if timer != inside.timer {
         host::set_timer(timer.unwrap_or(NO_TIMER));

@@ -60,7 +60,7 @@ fn mapping_is_endpoint_independent_and_ports_are_preserved() {
 }
 
 #[test]
-fn answers_come_back_from_anybody_while_the_mapping_lives() {
+fn filtering_is_endpoint_independent_while_the_mapping_lives() {
     let mut bench = bench();
     let port = port_outside(&mut bench, "10.0.0.1:5000", "192.0.2.1:53");
     for from in ["192.0.2.1:53", "198.51.100.9:1"] {
@@ -177,7 +177,7 @@ fn errors_are_translated_with_the_packet_inside_them() {
 }
 
 #[test]
-fn what_is_neither_from_inside_nor_to_the_outside_address_is_untouched() {
+fn packets_neither_from_inside_nor_to_the_outside_address_are_untouched() {
     let mut bench = bench();
     for mut packet in [
         udp("192.0.2.1:1", "192.0.2.2:2", 8),

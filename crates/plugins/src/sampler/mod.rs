@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_collector_reads_what_was_seen() {
+    fn our_own_collector_reads_the_sampled_flows() {
         let mut bench = Bench::<Sampler>::new(&format!("every=1 epoch=1000 {TO}"));
         for flags in [2, 16, 17] {
             bench.forwarded(&mut tcp("10.0.0.1:5000", "10.0.0.2:80", flags));
@@ -259,8 +259,8 @@ mod tests {
         let zero = "`every=` and `interval=` must be at least 1";
         assert_eq!(refused::<Sampler>(&format!("every=0 {TO}")), zero);
         let versions = "every=1 collector=[::1]:1 source=192.0.2.1:1";
-        let said = "`collector=` and `source=` are of two versions of IP";
-        assert_eq!(refused::<Sampler>(versions), said);
+        let line = "`collector=` and `source=` are of two versions of IP";
+        assert_eq!(refused::<Sampler>(versions), line);
         assert_eq!(refused::<Sampler>("every=1"), "`collector=` is missing");
     }
 }

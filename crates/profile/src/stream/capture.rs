@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_brought_within_what_a_frame_can_have() {
+    fn sizes_are_clamped_to_those_of_frames() {
         let recording = Recording::new(&[(5, 40), (7, 900), (6, 9_000)]).expect("three packets");
         let bytes = [0, 1, 2, 3].map(|number| recording.frame_bytes(number));
         assert_eq!(bytes, [64, 900, 1_518, 64]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_gap_is_no_pattern() {
+    fn a_capture_without_a_gap_is_no_pattern() {
         assert_eq!(Recording::new(&[]), None);
         assert_eq!(Recording::new(&[(5, 64)]), None);
         assert_eq!(Recording::new(&[(5, 64), (5, 64)]), None);

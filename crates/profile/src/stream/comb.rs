@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_of_the_devices_own_are_none() {
+    fn delays_of_the_device_itself_are_no_comb() {
         let mut rng = chance(1);
         // A constant that is a tick, with a frame at each tick; jitter; and a queue that fills and drains.
         assert_eq!(watch(TICK, TICK, |_| TICK).comb(), None);

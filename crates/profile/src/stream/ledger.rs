@@ -371,9 +371,9 @@ mod tests {
             arrivals.sort_by_key(|one| one.1);
             let expected = naive(&arrivals, sent);
             let mut ledger = ledger(sent + 50, LIMITS);
-            let mut told: BTreeMap<u64, (Option<(Fate, bool)>, u64)> = BTreeMap::new();
+            let mut reported: BTreeMap<u64, (Option<(Fate, bool)>, u64)> = BTreeMap::new();
             let mut sink = |packet: Packet| {
-                let entry = told.entry(packet.sequence).or_default();
+                let entry = reported.entry(packet.sequence).or_default();
                 match packet.fate {
                     Fate::Duplicated => entry.1 += 1,
                     fate => assert!(entry.0.replace((fate, packet.reordered)).is_none()),
@@ -393,11 +393,11 @@ mod tests {
             assert_eq!(counts.balance(), Ok(()));
             assert_eq!((counts.entered, counts.left), (sent, arrivals.len() as u64));
             assert_eq!((counts.originated, counts.overflow, ledger.unstamped()), (0, 0, 0));
-            let told = told.into_iter().map(|(number, (fate, copies))| {
+            let reported = reported.into_iter().map(|(number, (fate, copies))| {
                 let (fate, reordered) = fate.expect("each is told once");
                 (number, (fate, reordered, copies))
             });
-            assert_eq!(told.collect::<BTreeMap<_, _>>(), expected, "round {round}");
+            assert_eq!(reported.collect::<BTreeMap<_, _>>(), expected, "round {round}");
         }
     }
 
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_was_lost_and_the_books_balance() {
+    fn late_frames_count_as_lost_and_the_ledger_balances() {
         let limits = Limits { wait: Span::from_nanos(2_000), window_max: 1_000 };
         let mut ledger = ledger(10, limits);
         let mut sink = |_| {};
@@ -439,11 +439,11 @@ mod tests {
     fn a_full_window_is_counted() {
         let limits = Limits { wait: Span::from_secs(1), window_max: 4 };
         let mut ledger = ledger(10, limits);
-        let mut told = Vec::new();
-        (0..10).for_each(|n| ledger.sent(n, ns(n * 1_000), &mut |packet| told.push(packet)));
-        assert_eq!((ledger.counts().overflow, told.len()), (6, 6));
-        ledger.finish(10, &mut |packet| told.push(packet));
-        assert!(told.iter().zip(0..).all(|(packet, number)| packet.sequence == number));
+        let mut reported = Vec::new();
+        (0..10).for_each(|n| ledger.sent(n, ns(n * 1_000), &mut |packet| reported.push(packet)));
+        assert_eq!((ledger.counts().overflow, reported.len()), (6, 6));
+        ledger.finish(10, &mut |packet| reported.push(packet));
+        assert!(reported.iter().zip(0..).all(|(packet, number)| packet.sequence == number));
         assert_eq!((ledger.counts().entered, ledger.counts().lost), (10, 10));
     }
 }

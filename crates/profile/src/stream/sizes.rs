@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_frame_has_are_told() {
+    fn impossible_frame_sizes_are_unsound() {
         assert!(Sizes::Fixed(64).is_sound() && Sizes::Fixed(1_518).is_sound());
         assert!(!Sizes::Fixed(63).is_sound() && !Sizes::Fixed(1_519).is_sound());
         assert!(Sizes::Mix(IMIX).is_sound() && !Sizes::Mix(&[]).is_sound());

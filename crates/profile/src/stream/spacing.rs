@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_repeated_at_the_rate_that_is_asked_for() {
+    fn a_recording_is_repeated_at_the_requested_rate() {
         let recording = Arc::new(Recording::new(&[(0, 64), (10, 64), (40, 64)]).expect("three"));
         // Three packets in 60 ns: the last gap is the mean of the others.
         let due = times(Spacing::Recorded(Arc::clone(&recording)), 1e9 / 20.0, 7);

@@ -77,8 +77,8 @@ fn read(bytes: &[u8; TAG_BYTES]) -> Tag {
 }
 
 fn syndrome(bytes: &[u8; TAG_BYTES]) -> u32 {
-    let said = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
-    crc(&bytes[..CHECKED_BYTES]) ^ said
+    let stored = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    crc(&bytes[..CHECKED_BYTES]) ^ stored
 }
 
 const fn step(register: u32, byte: u8) -> u32 {
@@ -118,8 +118,8 @@ const fn syndromes() -> [u32; 8 * TAG_BYTES] {
             register = step(register, error[at]);
             at += 1;
         }
-        let said = u32::from_be_bytes([error[12], error[13], error[14], error[15]]);
-        all[bit] = register ^ said;
+        let stored = u32::from_be_bytes([error[12], error[13], error[14], error[15]]);
+        all[bit] = register ^ stored;
         bit += 1;
     }
     all
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_read_whichever_of_its_bits_is_wrong() {
+    fn a_tag_with_any_single_bit_error_is_read() {
         let mut rng = Rng::new(28, 1, 0);
         for _ in 0..200 {
             let tag = any(&mut rng);

@@ -274,17 +274,17 @@ mod tests {
             (Observations { interrupted: true, ..fine }, "interrupted"),
             (Observations { due: 0, sent: 0, slipped: 0, ..fine }, "no frame was sent"),
         ] {
-            let said = reasons(&seen, &bounds);
-            assert_eq!(said.len(), 1, "{words}: {said:?}");
-            assert!(said[0].to_string().contains(words), "{}", said[0]);
+            let found = reasons(&seen, &bounds);
+            assert_eq!(found.len(), 1, "{words}: {found:?}");
+            assert!(found[0].to_string().contains(words), "{}", found[0]);
         }
         // Ticks that a hundredth of the frames wait for are some noise; where the device is elsewhere, they are its own.
         let (tick, longest) = (Span::from_nanos(4_000_000), Span::from_nanos(11_900_000));
         let comb = |delayed_share| Some(Comb { tick, stalls: 37, longest, delayed_share });
         let kept_waiting = Observations { comb: comb(0.061), ..fine };
-        let said = reasons(&kept_waiting, &bounds);
+        let found = reasons(&kept_waiting, &bounds);
         let words = "37 stalls of up to 11.9 ms ended on ticks of 4 ms and delayed 6.1 % of frames";
-        assert!(said.len() == 1 && said[0].to_string().contains(words), "{said:?}");
+        assert!(found.len() == 1 && found[0].to_string().contains(words), "{found:?}");
         assert_eq!(reasons(&Observations { comb: comb(0.009), ..fine }, &bounds), []);
         assert_eq!(reasons(&kept_waiting, &Bounds { comb_share: f64::INFINITY, ..bounds }), []);
         // A squeezed soft interrupt delays frames, which shows; by itself it is no reason.

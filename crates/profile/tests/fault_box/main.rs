@@ -71,7 +71,7 @@ struct Differences {
 
 fn matched(run: &Run) -> Vec<PacketOutcome> {
     let mut matcher = Matcher::new(MatcherConfig::default());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut exits = run.exits.iter().peekable();
     for packet in &run.truth {
         let at = Time::from_nanos(packet.entered_ns);
@@ -79,13 +79,13 @@ fn matched(run: &Run) -> Vec<PacketOutcome> {
             matcher.left(WAY, Time::from_nanos(*left_ns), &Fingerprint::of(bytes));
         }
         matcher.entered(WAY, at, &Fingerprint::of(&packet.bytes), false);
-        matcher.expire(at, &mut |outcome| told.push(outcome));
+        matcher.expire(at, &mut |outcome| reported.push(outcome));
     }
     for (left_ns, bytes) in exits {
         matcher.left(WAY, Time::from_nanos(*left_ns), &Fingerprint::of(bytes));
     }
-    matcher.finish(&mut |outcome| told.push(outcome));
-    told
+    matcher.finish(&mut |outcome| reported.push(outcome));
+    reported
 }
 
 /// By fate, how many more packets are reported than there were; copies are under [`Fate::Duplicated`].
@@ -175,7 +175,7 @@ fn may_be_misplaced(
 }
 
 #[test]
-fn whoever_was_lost_or_damaged_is_told_so() {
+fn lost_and_damaged_packets_are_reported_as_such() {
     for regime in [TURNS, DELAY, JITTER] {
         let all = Differences::of(regime);
         assert!(all.fates.is_empty() && all.sums.is_empty() && all.order.is_empty());
@@ -187,7 +187,7 @@ fn whoever_was_lost_or_damaged_is_told_so() {
 }
 
 #[test]
-fn whoever_was_doubled_is_told_so() {
+fn duplicated_packets_are_reported_as_such() {
     for regime in [TURNS, DELAY, JITTER] {
         let all = Differences::of(Regime { corrupt: 0.0, duplicate: 0.02, loss: 0.02, ..regime });
         assert!(all.fates.is_empty() && all.sums.is_empty() && all.order.is_empty());

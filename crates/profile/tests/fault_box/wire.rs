@@ -156,7 +156,7 @@ pub fn run(regime: Regime, seed: u64, packets: usize) -> Run {
         // (No two enter at one moment.)
         let at_ns = segment.at_ns.max(last_ns + 1);
         last_ns = at_ns;
-        let (told, left) = fault_box.take(at_ns, &segment.bytes);
+        let (reported, left) = fault_box.take(at_ns, &segment.bytes);
         let connection = &mut connections[segment.connection];
         let mut plan = |segment: Segment| {
             waiting.push(Reverse((segment.at_ns, segments.len() as u64)));
@@ -165,16 +165,16 @@ pub fn run(regime: Regime, seed: u64, packets: usize) -> Run {
         if segment.turn == 0 {
             plan(connection.next(&regime, &mut rng));
         }
-        let is_missed = told.fate != Fate::Forwarded;
+        let is_missed = reported.fate != Fate::Forwarded;
         // (One in a hundred is sent again needlessly.)
         if connection.sends_again() && segment.turn < 4 && (is_missed || rng.below(100) == 0) {
             let round_ns = 2 * regime.delay_ns + 60_000 + rng.below(600_000);
             let by_timeout = if rng.below(4) == 0 { 200_000_000 } else { 0 };
-            let seen_ns = told.left_ns.unwrap_or(at_ns) + regime.delay_ns;
+            let seen_ns = reported.left_ns.unwrap_or(at_ns) + regime.delay_ns;
             let again_ns = (at_ns + round_ns).max(seen_ns + 20_000) + by_timeout;
             plan(connection.again(&segment, again_ns));
         }
-        truth.push(told);
+        truth.push(reported);
         exits.extend(left);
     }
     exits.sort();

@@ -54,7 +54,7 @@ fn every_kind_repeats_itself_and_loses_nothing() {
 /// for every kind, at every capacity, through phases in which more arrives than leaves and the other way
 /// round. The final state of each queue is the same, too.
 #[test]
-fn together_is_one_by_one() {
+fn batches_agree_with_single_packets() {
     for kind in DisciplineKind::ALL {
         let mut left = 0;
         for seed in 0..60 {
@@ -106,7 +106,7 @@ fn together_is_one_by_one() {
 }
 
 #[test]
-fn what_is_larger_than_the_link_takes_is_too_big_for_every_kind() {
+fn packets_above_the_mtu_are_too_big_for_every_discipline() {
     for kind in DisciplineKind::ALL {
         let mut settings = Settings::new(kind, Capacity::Packets(10), RATE);
         settings.mtu_bytes = 1_000;

@@ -20,11 +20,11 @@ impl Backlogs {
     fn board(&self) -> Board {
         let mut board = Board::new(self.output.len()).unwrap();
         for (port, row) in self.input.iter().enumerate() {
-            let said = Announcement {
+            let announcement = Announcement {
                 output_backlog_bytes: self.output[port],
                 input_backlog_bytes: row.clone(),
             };
-            board.hear(port, &said).unwrap();
+            board.hear(port, &announcement).unwrap();
         }
         board
     }
@@ -252,11 +252,11 @@ fn announcements_replace_each_other() {
     for _ in 0..50 {
         let backlogs = Backlogs::random(&mut rng, 5);
         for (port, row) in backlogs.input.iter().enumerate() {
-            let said = Announcement {
+            let announcement = Announcement {
                 output_backlog_bytes: backlogs.output[port],
                 input_backlog_bytes: row.clone(),
             };
-            board.hear(port, &said).unwrap();
+            board.hear(port, &announcement).unwrap();
         }
         assert_eq!(board, backlogs.board());
         for j in 0..5 {
@@ -272,8 +272,8 @@ fn the_largest_switch_computes_a_row() {
     let row = vec![u64::MAX; PORTS_MAX];
     for port in 0..PORTS_MAX {
         let input_backlog_bytes = row.clone();
-        let said = Announcement { output_backlog_bytes: u64::MAX, input_backlog_bytes };
-        board.hear(port, &said).unwrap();
+        let announcement = Announcement { output_backlog_bytes: u64::MAX, input_backlog_bytes };
+        board.hear(port, &announcement).unwrap();
     }
     for variant in variants(PORTS_MAX) {
         let mut allocator = Allocator::new(fabric(PORTS_MAX, 2.0), variant).unwrap();
@@ -283,7 +283,7 @@ fn the_largest_switch_computes_a_row() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_values_are_refused() {
     let link = Rate::from_megabits(70);
     assert_eq!(Board::new(0).unwrap_err(), DqError::Ports(0));
     assert_eq!(Board::new(PORTS_MAX + 1).unwrap_err(), DqError::Ports(PORTS_MAX + 1));
@@ -306,8 +306,8 @@ fn what_cannot_be_is_refused() {
     let mut board = Board::new(8).unwrap();
     let short = Announcement { output_backlog_bytes: 0, input_backlog_bytes: vec![0; 7] };
     assert_eq!(board.hear(0, &short).unwrap_err(), DqError::Length(7));
-    let said = Announcement { output_backlog_bytes: 0, input_backlog_bytes: vec![0; 8] };
-    assert_eq!(board.hear(8, &said).unwrap_err(), DqError::NoSuchPort(8));
+    let announcement = Announcement { output_backlog_bytes: 0, input_backlog_bytes: vec![0; 8] };
+    assert_eq!(board.hear(8, &announcement).unwrap_err(), DqError::NoSuchPort(8));
     let mut allocator = Allocator::new(fabric, Variant::Original).unwrap();
     assert_eq!(allocator.allocate(&board, 8).unwrap_err(), DqError::NoSuchPort(8));
     assert_eq!(allocator.allocate(&Board::new(4).unwrap(), 0).unwrap_err(), DqError::Ports(4));

@@ -160,12 +160,12 @@ fn blue_lowers_p_once_for_each_freeze_time_that_began_in_idleness() {
     }
     assert_eq!(blue.probability(), 0.5);
     blue.dequeue(Time::ZERO, &mut drops).expect("it waits");
-    let mut asked = blue.clone();
+    let mut polled = blue.clone();
     for now in 0..600u64 {
         // The change at 0 lasts through 11; from then on a step each 11 ps, the first at once.
         let steps = now.saturating_sub(11).div_ceil(11).min(32);
         let mut fresh = blue.clone();
-        for blue in [&mut fresh, &mut asked] {
+        for blue in [&mut fresh, &mut polled] {
             blue.enqueue(Time(now), Piece::new(2, 0, 0), &mut drops);
             assert_eq!(blue.probability(), 0.5 - 0.015_625 * steps as f64, "{now} ps");
             blue.dequeue(Time(now), &mut drops);
@@ -230,7 +230,7 @@ fn codel_drops_by_the_inverse_square_root_law() {
 /// One packet leaves after 40 ms, and nothing more happens: at 45 ms the step is
 /// (0.125·25 ms + 1.25·40 ms)/2048, from then on 0.125·25 ms over 128, and over 32 from 10⁻⁴ on.
 #[test]
-fn pie_steps_its_probability_as_its_controller_says() {
+fn pie_steps_its_probability_by_its_control_law() {
     let options =
         PieOptions { delay: Delay::Timestamp, burst: Span::ZERO, ..PieOptions::default() };
     let mut pie =

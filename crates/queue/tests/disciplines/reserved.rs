@@ -229,7 +229,7 @@ fn a_flow_beyond_its_contract_has_its_rate_and_no_more() {
 }
 
 #[test]
-fn what_was_sent_ahead_of_time_is_not_held_against_a_flow() {
+fn spare_bandwidth_used_is_not_held_against_a_flow() {
     let mut queues = Reserved::new(TailDrop::<Parcel>::new(BEST_EFFORT));
     queues.set(0, contract(80, 0)).expect("a contract"); // 10,000 B/s
     let parcel = |id, reserved| Parcel { id, flow: 0, bytes: 1_000, reserved };

@@ -79,7 +79,7 @@ fn weights_divide_the_link() {
 }
 
 #[test]
-fn a_flow_that_does_not_wait_is_told_the_share_that_it_would_have() {
+fn an_idle_flow_gets_the_share_it_would_have() {
     let mut drr = Drr::new(&layout(Capacity::Packets(9), 4), End::Front).unwrap();
     assert_eq!(drr.share(0), (1_500, 1_500), "alone, it has the link");
     drr.set_weight(1, 2).unwrap();
@@ -102,7 +102,7 @@ fn weights_out_of_range_are_refused() {
 
 /// A kilobyte each millisecond is 8 Mb/s, once the average has settled.
 #[test]
-fn a_queue_of_tdrr_tells_its_throughput() {
+fn a_queue_of_tdrr_reports_its_throughput() {
     let layout = layout(Capacity::Packets(9), 2);
     let mut tdrr = Tdrr::new(&layout, TdrrOptions::PER_DEPARTURE).unwrap();
     let mut drops = Vec::new();
@@ -152,7 +152,7 @@ fn qsdrr_drops_from_its_victim_until_it_is_the_smallest() {
 /// A flow that sends one small packet now and then is next to leave whenever it sends, though
 /// twenty others always have packets waiting.
 #[test]
-fn a_sparse_flow_waits_for_nobody_under_fq_codel() {
+fn a_sparse_flow_is_served_first_under_fq_codel() {
     let options =
         FqCoDelOptions { queues: 64, hashing: Hashing::Direct, ..FqCoDelOptions::default() };
     let mut queue = FqCoDel::new(Capacity::Packets(10_000), MTU_BYTES, options, 0).unwrap();

@@ -135,8 +135,11 @@ fn thresholds_leave_room_for_the_next() {
                 (0..busy as usize).for_each(|queue| _ = shares.admit(queue));
             }
             let free = 10_000.0 / (1.0 + busy as f64 * alpha.value());
-            let told = shares.shared_free() as f64;
-            assert!((told - free).abs() <= 1.0 + busy as f64, "{exponent}, {busy}: {told}, {free}");
+            let reported = shares.shared_free() as f64;
+            assert!(
+                (reported - free).abs() <= 1.0 + busy as f64,
+                "{exponent}, {busy}: {reported}, {free}"
+            );
             let (least, most) = (shares.used(0), shares.used(busy as usize - 1));
             assert!(least.abs_diff(most) <= 1, "equals get equal: {least}, {most}");
         }
@@ -154,7 +157,7 @@ fn reserves_are_the_number_given_or_an_equal_part_of_half() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_values_are_refused() {
     let sharing = |reserve| Sharing { reserve_packets: Some(reserve), alpha: Alpha::TWO };
     assert!(Shares::new(5, 100, sharing(20)).is_ok(), "nothing is left to be shared");
     let refused = Shares::new(5, 104, sharing(21)).expect_err("105 are more than 104");

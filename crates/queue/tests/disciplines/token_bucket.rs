@@ -53,7 +53,7 @@ fn draw(rng: &mut Rng) -> (Rate, u32) {
 }
 
 #[test]
-fn what_conforms_is_what_every_span_allows() {
+fn conformance_agrees_with_the_bound_over_every_span() {
     let outcomes: Vec<_> = (0..SEEDS)
         .map(|seed| {
             let mut rng = Rng::new(seed, 13, 0);
@@ -75,7 +75,7 @@ fn what_conforms_is_what_every_span_allows() {
 /// A dequeue at the moment that the shaper names gets a packet, one a picosecond before gets none;
 /// and what has left by any moment keeps to rate·t + depth.
 #[test]
-fn a_shaper_says_to_the_picosecond_when_to_come() {
+fn a_shaper_states_its_next_departure_to_the_picosecond() {
     let mut too_big = 0;
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed, 14, 0);
@@ -120,7 +120,7 @@ fn a_bucket_without_depth_is_refused() {
 
 /// At 8 Mb/s a byte's tokens take a microsecond; what is short of a byte does not count yet.
 #[test]
-fn a_bucket_tells_its_level_in_whole_bytes() {
+fn a_bucket_reports_its_level_in_whole_bytes() {
     let mut bucket = TokenBucket::new(Rate::from_megabits(8), 1_000).expect("a depth");
     let at = |nanos| Time::from_nanos(nanos);
     assert_eq!(bucket.level_bytes(at(0)), 1_000);

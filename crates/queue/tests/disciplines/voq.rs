@@ -234,7 +234,7 @@ fn an_output_that_holds_enough_comes_after_one_that_is_empty() {
 }
 
 #[test]
-fn the_input_says_why_it_drops() {
+fn the_input_gives_a_reason_for_each_drop() {
     // One packet is reserved for each output; of the two that are shared an output may use half of
     // what is free.
     let half = Alpha::new(0.5).unwrap();

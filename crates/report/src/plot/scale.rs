@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn any_domain_is_mended() {
+    fn any_axis_domain_is_made_valid() {
         let strange = [0.0, -3.0, 1e308, -1e308, f64::NAN, f64::INFINITY, 1e-320, 7.0];
         for kind in [ScaleKind::Linear, ScaleKind::Log] {
             for low in strange {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use nilometer_files::said::is_unprintable;
+use nilometer_files::terminal::is_unprintable;
 
 /// SVG text under construction.
 #[derive(Debug, Default)]

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_message_can_carry_is_refused() {
+    fn plugins_that_no_message_can_carry_are_refused() {
         let new = |plugins: Vec<NamedPlugin>| FlowPlugins::new(plugins).map(|all| all.0.len());
         let one = named("policer", "cir=1000000 cbs=3000");
         assert_eq!(one.name(), "policer");

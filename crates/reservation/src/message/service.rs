@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merging_gives_what_covers_both_and_no_more() {
+    fn merging_gives_the_least_flowspec_that_covers_both() {
         let small = FlowSpec::controlled_load(Tspec::new(1_000.0, 3_000.0));
         let wide = FlowSpec::controlled_load(Tspec::new(500.0, 9_000.0));
         let merged = small.merge(&wide);

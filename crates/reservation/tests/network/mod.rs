@@ -282,7 +282,7 @@ impl Network {
         let (envelope, message) = packet::read(bytes).expect("our own packets");
         let arrival = Arrival { port: end.port, source: envelope.source, ttl: envelope.ttl };
         self.with(end.node, |process, now, query| {
-            process.handle_message(now, &arrival, message, &Asked(query));
+            process.handle_message(now, &arrival, message, &RoutesByClosure(query));
         });
     }
 
@@ -303,7 +303,7 @@ impl Network {
         let sender = Sender { source: self.address(node), port: 4_000 };
         let tspec = Tspec::new(rate, 3_000.0);
         let announced = self.with(node, |process, now, query| {
-            process.announce(now, session, (sender, tspec), None, &Asked(query))
+            process.announce(now, session, (sender, tspec), None, &RoutesByClosure(query))
         });
         assert_eq!(announced, Ok(()));
         sender
@@ -311,9 +311,9 @@ impl Network {
 }
 
 /// A routing table behind a closure.
-pub struct Asked<'a>(pub &'a dyn Fn(IpAddr, &mut Vec<NextHop>));
+pub struct RoutesByClosure<'a>(pub &'a dyn Fn(IpAddr, &mut Vec<NextHop>));
 
-impl Routing for Asked<'_> {
+impl Routing for RoutesByClosure<'_> {
     fn route_query(&self, destination: IpAddr, to: &mut Vec<NextHop>) {
         (self.0)(destination, to);
     }

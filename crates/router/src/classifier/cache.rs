@@ -187,17 +187,17 @@ impl<A: Classified + Default> FlowCache<A> {
             prefetch(&raw const self.sets[*place]);
         }
         let mut unknown = [Key::default(); TOGETHER];
-        let mut asked = [0; TOGETHER];
+        let mut missed_at = [0; TOGETHER];
         let mut misses = 0;
         for (at, (key, found)) in keys.iter().zip(found.iter_mut()).enumerate() {
             let (answer, is_known) = self.sets[places[at]].get(A::words(key, list), self.age);
             *found = (answer != NO_RULE).then_some(RuleId(answer));
-            (unknown[misses], asked[misses]) = (*key, at);
+            (unknown[misses], missed_at[misses]) = (*key, at);
             misses += usize::from(!is_known);
         }
         let mut answers = [None; TOGETHER];
         search(&unknown[..misses], &mut answers[..misses]);
-        for ((key, answer), at) in unknown.iter().zip(answers).zip(asked).take(misses) {
+        for ((key, answer), at) in unknown.iter().zip(answers).zip(missed_at).take(misses) {
             found[at] = answer;
             let answer = answer.map_or(NO_RULE, |rule| rule.0);
             self.sets[places[at]].put(A::words(key, list), answer, self.age);
@@ -217,7 +217,7 @@ mod tests {
     /// Small caches in front of a changing classifier give its answers, hit for headers seen a moment
     /// ago, and are emptied when their age counter wraps.
     #[test]
-    fn the_cache_says_what_the_classifier_says() {
+    fn the_cache_agrees_with_the_classifier() {
         for flows in [1, 3, 40, 1_000] {
             let mut rng = Rng::new(flows, 3, 0);
             let mut classifier = ClassifierLinear::<u32>::new(8);

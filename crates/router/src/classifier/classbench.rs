@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         let good = "@0.0.0.0/0 10.0.0.0/8 7 : 7 0 : 65535 0x00/0x00";
         let cases = [
             ("0.0.0.0/0 10.0.0.0/8 7 : 7 0 : 65535 0x00/0x00", Fault::At),

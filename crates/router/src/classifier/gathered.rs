@@ -101,14 +101,14 @@ fn first_of_words(vectors: &Vectors, rows: &[__m512i], words: __m512i) -> Lanes 
     places
 }
 
-/// Which of the headers in `asked` have a bit set in `word` of all rows, and the first such bit of each.
+/// Which of the headers in `requested` have a bit set in `word` of all rows, and the first such bit of each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512cd,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt,lzcnt")]
 fn first_of_word(
     vectors: &Vectors,
     rows: &[__m512i],
     word: __m512i,
-    asked: __mmask16,
+    requested: __mmask16,
 ) -> (__mmask16, __m512i) {
     let nothing = _mm512_setzero_si512();
     let [low, high] = [0, 1].map(|half| {
@@ -116,18 +116,18 @@ fn first_of_word(
             0 => _mm512_castsi512_si256(all),
             _ => _mm512_extracti64x4_epi64::<1>(all),
         };
-        let asked = (asked >> (8 * half)) as __mmask8;
-        // SAFETY: a header in `asked` has a word, which is one of those of a row.
+        let requested = (requested >> (8 * half)) as __mmask8;
+        // SAFETY: a header in `requested` has a word, which is one of those of a row.
         let mut standing = unsafe {
             let alive = vectors.alive.as_ptr().cast();
-            _mm512_mask_i32gather_epi64::<8>(nothing, asked, of(word), alive)
+            _mm512_mask_i32gather_epi64::<8>(nothing, requested, of(word), alive)
         };
         for row in rows {
             let at = _mm256_add_epi32(of(*row), of(word));
             // SAFETY: every class has a row of words.
             let row = unsafe {
                 let rows = vectors.vectors.as_ptr().cast();
-                _mm512_mask_i32gather_epi64::<8>(nothing, asked, at, rows)
+                _mm512_mask_i32gather_epi64::<8>(nothing, requested, at, rows)
             };
             standing = _mm512_and_si512(standing, row);
         }

@@ -68,8 +68,8 @@ fn gathers_fast() -> bool {
 fn processor(leaf: u32) -> [u32; 4] {
     // SAFETY: every x86-64 processor has CPUID.
     #[allow(unused_unsafe, reason = "safe in newer compilers")]
-    let said = unsafe { core::arch::x86_64::__cpuid_count(leaf, 0) };
-    [said.eax, said.ebx, said.ecx, said.edx]
+    let registers = unsafe { core::arch::x86_64::__cpuid_count(leaf, 0) };
+    [registers.eax, registers.ebx, registers.ecx, registers.edx]
 }
 
 /// Which registers the system saves for every thread; none where that cannot be queried.
@@ -94,7 +94,7 @@ fn kept_registers() -> u64 {
 mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_processor_is_asked_as_the_standard_library_asks_it() {
+    fn processor_features_agree_with_the_standard_library() {
         use super::{gathers, gathers_fast, has_avx2};
         extern crate std;
         use std::is_x86_feature_detected as has;

@@ -347,7 +347,7 @@ mod tests {
     fn the_tables_of_a_thousand_rules() {
         let mut rng = Rng::new(67, 1, 0);
         let mut classifier = ClassifierTuples::<u32>::new(6_000);
-        let mut told = alloc::vec![];
+        let mut reported = alloc::vec![];
         for id in 0..3_000 {
             // Every other rule belongs to a crowd that no prefix distinguishes.
             let crowd = if id % 2 == 0 { rule(&mut rng) } else { Rule::any(1, Action::Permit) };
@@ -355,18 +355,18 @@ mod tests {
             let next = Rule { destination_ports: ports, ..crowd };
             classifier.insert(RuleId(id), next).expect("room");
             if id == 999 || id == 2_999 {
-                told.push(tables(&classifier));
+                reported.push(tables(&classifier));
             }
         }
         classifier.replan();
-        told.push(tables(&classifier));
+        reported.push(tables(&classifier));
         for id in 0..1_000 {
             if id % 3 == 0 {
                 classifier.remove(RuleId(id)).expect("it is there");
             }
             classifier.insert(RuleId(3_000 + id), rule(&mut rng)).expect("room");
         }
-        told.push(tables(&classifier));
+        reported.push(tables(&classifier));
         assert!(classifier.balances());
         let expected = [
             "12,0:193 0,0:392 8,0:172 0,24:30 0,0p:171 0,8:34 0p,0:8 ",
@@ -374,6 +374,6 @@ mod tests {
             "0,0p:690 0,0:1063 8,8:907 0,8:170 8,0:164 0p,0:6 ",
             "0,0p:896 0,0:961 8,8:1168 0,8:248 8,0:254 0p,0:139 ",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

@@ -25,12 +25,12 @@
 //!
 //! Nothing vanishes: [`Fabric::balances`].
 
+#[cfg(test)]
+mod imbalance;
 mod input;
 mod output;
 mod pool;
 mod reserved;
-#[cfg(test)]
-mod vanished;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -243,12 +243,12 @@ impl<P: Packet + Copy> Fabric<P> {
     fn update(&mut self, periods: u64) {
         let Some(queueing) = &mut self.queueing else { return };
         queueing.updates += 1;
-        for (port, said) in queueing.announced.iter_mut().enumerate() {
-            said.output_backlog_bytes = self.outputs[port].backlog().bytes;
-            said.input_backlog_bytes.clear();
-            said.input_backlog_bytes.extend_from_slice(self.inputs[port].backlog_bytes());
-            let heard = queueing.board.hear(port, said);
-            debug_assert!(heard.is_ok(), "the board was made for these ports");
+        for (port, announcement) in queueing.announced.iter_mut().enumerate() {
+            announcement.output_backlog_bytes = self.outputs[port].backlog().bytes;
+            announcement.input_backlog_bytes.clear();
+            announcement.input_backlog_bytes.extend_from_slice(self.inputs[port].backlog_bytes());
+            let taken = queueing.board.hear(port, announcement);
+            debug_assert!(taken.is_ok(), "the board was made for these ports");
         }
         let span = Span(self.plan.shape.period().0 * periods);
         for (i, input) in self.inputs.iter_mut().enumerate() {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all_data_comes_back_from_the_address_that_was_asked() {
+    fn all_data_are_echoed_from_the_address_that_was_pinged() {
         for data_bytes in [0, 1, 56, 57, 1472, 9000, 65_507] {
             let request = request(&[], data_bytes);
             let reply = reply(&request).expect("a reply");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sound_request_is_not_answered() {
+    fn malformed_echo_requests_are_not_answered() {
         let sound = request(&[], 8);
         let changed = |at: usize, value: u8| {
             let mut packet = sound.clone();

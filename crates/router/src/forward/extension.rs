@@ -45,7 +45,7 @@ pub fn hop_by_hop(packet: &[u8]) -> HopByHop {
 /// Whether the router must discard the packet that begins here because of its destination options, and
 /// the problem to report, if any. Options are not read where fragmentation cuts them off, encryption
 /// hides them, or the packet is to be sent on elsewhere first.
-pub fn unheeded_options(packet: &[u8]) -> Option<Option<Problem>> {
+pub fn unhandled_options(packet: &[u8]) -> Option<Option<Problem>> {
     let packet = &packet[..ipv6_extent(packet)?];
     for (kind, at) in extensions(packet) {
         match kind {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_says_what_to_do() {
+    fn an_unknown_option_is_handled_by_its_high_bits() {
         let complaint = |at| HopByHop::Discard(Some(Problem::Option { pointer: at }));
         for kind in 6..=u8::MAX {
             let one = hop_by_hop(&with_options("fd00::2", &[1, 1, 0, kind, 2, 9, 9]));
@@ -220,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn destination_options_say_what_to_do_as_well() {
+    fn destination_options_are_handled_by_their_high_bits_as_well() {
         let complaint = |at| Some(Some(Problem::Option { pointer: at }));
         let header = |next: u8, kind: u8| [next, 0, kind, 4, 0, 0, 0, 0];
         let of = |to: &str, payload: &[u8]| {
-            unheeded_options(&packet(to, protocol::DESTINATION_OPTIONS, payload))
+            unhandled_options(&packet(to, protocol::DESTINATION_OPTIONS, payload))
         };
         for kind in 2..=u8::MAX {
             let alone = [header(17, kind), [0; 8]].concat();
@@ -244,21 +244,21 @@ mod tests {
             [([60, 0, 4, 0, 0, 0, 0, 0], true), ([60, 0, 4, 1, 0, 0, 0, 0], false)]
         {
             let behind = [first, header(17, 0x80), [0; 8]].concat();
-            let found = unheeded_options(&packet("fd00::2", protocol::ROUTING, &behind));
+            let found = unhandled_options(&packet("fd00::2", protocol::ROUTING, &behind));
             assert_eq!(found.is_some(), is_ours);
         }
         for other in protocol::OTHER_EXTENSIONS {
             let behind = [header(60, PAD_N), header(17, 0x80), [0; 8]].concat();
-            assert!(unheeded_options(&packet("fd00::2", other, &behind)).is_some(), "{other}");
+            assert!(unhandled_options(&packet("fd00::2", other, &behind)).is_some(), "{other}");
         }
         let cut = [[60, 0, 0, 1, 0, 0, 0, 9], header(17, 0x80), [0; 8]].concat();
-        assert_eq!(unheeded_options(&packet("fd00::2", protocol::FRAGMENT, &cut)), None);
+        assert_eq!(unhandled_options(&packet("fd00::2", protocol::FRAGMENT, &cut)), None);
         let long = [60, 9, PAD_N, 4, 0, 0, 0, 0];
         assert_eq!(of("fd00::2", &long), Some(Some(Problem::Parameter { pointer: 41 })));
     }
 
     #[test]
-    fn padding_passes_and_an_alert_is_heard() {
+    fn padding_passes_and_a_router_alert_is_noticed() {
         assert_eq!(hop_by_hop(&packet("fd00::2", 17, &[0; 8])), NOTHING);
         assert_eq!(hop_by_hop(&with_options("fd00::2", &[1, 4, 0, 0, 0, 0])), NOTHING);
         let alert = with_options("fd00::2", &[5, 2, 0, 1, 1, 0]);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_cut_is_refused() {
+    fn packets_that_may_not_be_fragmented_are_refused() {
         let mut rng = Rng::new(5, PURPOSE, 0);
         let bold = packet(&mut rng, &[], 1000, DONT_FRAGMENT);
         assert_eq!(Fragments::of(&bold, 1019).unwrap_err(), Refusal::DontFragment);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_with_one_or_none_ends_here() {
+    fn a_hop_limit_of_one_or_zero_expires() {
         for hop_limit in 0..=u8::MAX {
             assert_eq!(expires(hop_limit), hop_limit < 2);
             let mut packet = [0x60; IPV6_BYTES];

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_error_quotes_what_fits_576_bytes() {
+    fn an_ipv4_error_quotes_up_to_576_bytes() {
         for payload_bytes in [0, 1, 519, 520, 521, 1472] {
             let mut original = udp4(payload_bytes);
             let bytes = original.len();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_error_quotes_what_fits_1280_bytes() {
+    fn an_ipv6_error_quotes_up_to_1280_bytes() {
         for payload_bytes in [0, 1, 1183, 1184, 1185, 1400] {
             let mut original = udp6(payload_bytes);
             let bytes = original.len();

@@ -104,9 +104,9 @@ impl Arrival {
             return None;
         }
         let kind = original[..usize::from(header.ip_bytes)].get(usize::from(header.transport_at));
-        let is_told = header.notes & LATER_FRAGMENT == 0
+        let may_answer = header.notes & LATER_FRAGMENT == 0
             && kind.is_some_and(|kind| *kind >= 128 && *kind != REDIRECT_V6);
-        (!is_told).then_some(Suppression::IcmpError)
+        (!may_answer).then_some(Suppression::IcmpError)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_multicast_hears_only_what_discovery_needs() {
+    fn ipv6_multicast_is_answered_only_for_path_mtu_and_options() {
         let (one, many) = (udp("fd00::1", "fd00:1::1"), udp("fd00::1", "ff0e::1"));
         let by_link = Arrival { by_link_broadcast: true, ..Arrival::default() };
         for (problem, is_heard) in [
@@ -189,11 +189,11 @@ mod tests {
             (TOO_BIG, true),
             (Problem::Option { pointer: 42 }, true),
         ] {
-            let told =
+            let is_sent =
                 |arrival: Arrival, packet| arrival.suppression_ipv6(packet, problem).is_none();
-            assert!(told(Arrival::default(), &one));
-            assert_eq!(told(Arrival::default(), &many), is_heard, "{problem:?}");
-            assert_eq!(told(by_link, &one), is_heard, "{problem:?}");
+            assert!(is_sent(Arrival::default(), &one));
+            assert_eq!(is_sent(Arrival::default(), &many), is_heard, "{problem:?}");
+            assert_eq!(is_sent(by_link, &one), is_heard, "{problem:?}");
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_not_answered() {
+    fn truncated_packets_are_not_answered() {
         let packet = udp("198.18.0.1", "198.19.0.1");
         for end in 0..packet.len() {
             assert_eq!(

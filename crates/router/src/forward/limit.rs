@@ -239,8 +239,8 @@ mod tests {
                 assert_eq!(limiter.allow(Time(now), IcmpKind::TimeExceeded, to as u128), conforms);
             }
             assert_eq!(limiter.passed()[IcmpKind::TimeExceeded as usize], passed);
-            let asked = limiter.passed()[2] + limiter.suppressed()[2];
-            assert_eq!(asked, 3_000 * u64::from(is_apart));
+            let total = limiter.passed()[2] + limiter.suppressed()[2];
+            assert_eq!(total, 3_000 * u64::from(is_apart));
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_none_and_everything_is_all() {
+    fn an_empty_allowance_passes_none_and_an_unlimited_one_all() {
         let none = Allowance { per_second: 0, burst: 9 };
         let both =
             |allowance| Limits([Allowances { router: allowance, destination: allowance }; KINDS]);

@@ -72,7 +72,7 @@ pub struct Entry<A> {
     /// What it is called.
     pub kind: Martian,
     /// The document and section that say so.
-    pub said_by: &'static str,
+    pub rfc: &'static str,
 }
 
 const BOTH: (bool, bool) = (true, true);
@@ -84,10 +84,10 @@ const fn four(
     (as_source, as_destination): (bool, bool),
     from: MartianFilter,
     kind: Martian,
-    said_by: &'static str,
+    rfc: &'static str,
 ) -> Entry<u32> {
     let last = first | (u32::MAX >> 1) >> (bits - 1);
-    Entry { first, last, as_source, as_destination, from, kind, said_by }
+    Entry { first, last, as_source, as_destination, from, kind, rfc }
 }
 
 const fn six(
@@ -95,10 +95,10 @@ const fn six(
     (as_source, as_destination): (bool, bool),
     from: MartianFilter,
     kind: Martian,
-    said_by: &'static str,
+    rfc: &'static str,
 ) -> Entry<u128> {
     let last = first | (u128::MAX >> 1) >> (bits - 1);
-    Entry { first, last, as_source, as_destination, from, kind, said_by }
+    Entry { first, last, as_source, as_destination, from, kind, rfc }
 }
 
 use MartianFilter::{Least, Registry, Standard};
@@ -133,20 +133,20 @@ pub const IPV6: [Entry<u128>; 8] = [
 /// By the first octet of an IPv4 address, whether more checks are needed: whether it may be a martian
 /// under any filter, or a group.
 const ASKED_IPV4: [bool; 256] = {
-    let mut asked = [false; 256];
+    let mut octets = [false; 256];
     let mut first = 0;
     while first < 256 {
-        asked[first] = matches!(first, 0 | 127 | 169 | 192 | 198 | 203 | 224..);
+        octets[first] = matches!(first, 0 | 127 | 169 | 192 | 198 | 203 | 224..);
         first += 1;
     }
-    asked
+    octets
 };
 
 /// Whether neither address may be a martian or a group, by its first octet: so of nearly all packets.
 #[inline(always)]
 pub fn are_plain_ipv4(source: u32, destination: u32) -> bool {
-    let asked = |address: u32| ASKED_IPV4[(address >> 24) as usize];
-    !(asked(source) | asked(destination))
+    let octets = |address: u32| ASKED_IPV4[(address >> 24) as usize];
+    !(octets(source) | octets(destination))
 }
 
 impl MartianFilter {
@@ -266,14 +266,14 @@ mod tests {
 
     fn compare_ipv4(address: u32) {
         for filter in FILTERS {
-            let said = (filter.source_ipv4(address), filter.destination_ipv4(address));
+            let found = (filter.source_ipv4(address), filter.destination_ipv4(address));
             let walked = |is_source| walk(&IPV4, filter, address, is_source);
-            assert_eq!(said, (walked(true), walked(false)), "{filter:?} {address:#010x}");
+            assert_eq!(found, (walked(true), walked(false)), "{filter:?} {address:#010x}");
         }
     }
 
     #[test]
-    fn the_comparisons_say_what_the_ipv4_table_says() {
+    fn the_comparisons_agree_with_the_ipv4_table() {
         for network in 0..1 << 24 {
             if network % 7 == 0 || network >> 16 == 192 || network >> 16 == 169 {
                 compare_ipv4(network << 8 | 5);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_comparisons_say_what_the_ipv6_table_says() {
+    fn the_comparisons_agree_with_the_ipv6_table() {
         let mut rng = Rng::new(1, u32::from_be_bytes(*b"mart"), 0);
         let mut random = || u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
         let mut addresses: alloc::vec::Vec<u128> = (0..100_000).map(|_| random()).collect();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn martians_are_filtered_unless_told_otherwise() {
+    fn martians_are_filtered_by_default() {
         assert_eq!(MartianFilter::default(), Standard);
         let standard = MartianFilter::default();
         assert_eq!(standard.source_ipv4(0x7f00_0001), Some(Martian::Loopback));
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(standard.destination_ipv4(u32::MAX), Some(Martian::LimitedBroadcast));
         assert_eq!(Least.source_ipv4(0x7f00_0001), None);
         assert_eq!(Least.source_ipv4(0xa9fe_0101), Some(Martian::LinkLocal));
-        for entry in IPV4.iter().map(|e| e.said_by).chain(IPV6.iter().map(|e| e.said_by)) {
+        for entry in IPV4.iter().map(|e| e.rfc).chain(IPV6.iter().map(|e| e.rfc)) {
             assert!(entry.starts_with("RFC "));
         }
     }

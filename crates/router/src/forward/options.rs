@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_timestamp_counts_who_had_no_room() {
+    fn a_full_timestamp_option_counts_overflows() {
         assert_eq!(visited(&[68, 4, 5, 0x00]), [68, 4, 5, 0x10]);
         assert_eq!(visited(&[68, 4, 5, 0xe1]), [68, 4, 5, 0xf1]);
         assert_eq!(fault(&[68, 4, 5, 0xf1]), Some(23), "a sixteenth");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_passes_unchanged() {
+    fn unknown_options_pass_unchanged() {
         let security = [130, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let stream = [136, 4, 0x12, 0x34];
         let unknown = [0x5e, 3, 9];
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn source_routes_are_refused_unless_told_otherwise() {
+    fn source_routes_are_refused_by_default() {
         assert_eq!(SourceRouting::default(), Refuse);
         for kind in [131, 137] {
             let packet = packet(&[kind, 7, 4, 198, 18, 9, 9]);

@@ -306,14 +306,14 @@ impl Datagram {
 /// Refuses what is invalid whatever the other fragments are.
 fn check(piece: &Piece<'_>) -> Result<(), (Reason, Option<Problem>)> {
     let (is_v6, bytes) = (piece.key.4, piece.payload.len());
-    let told = |pointer: u16| is_v6.then_some(Problem::Parameter { pointer });
+    let reported = |pointer: u16| is_v6.then_some(Problem::Parameter { pointer });
     let is_only = piece.start == 0 && piece.is_last;
     if bytes == 0 && !is_only || !piece.is_last && !bytes.is_multiple_of(8) {
-        return Err((Reason::Unsound, told(4))); // at the payload length
+        return Err((Reason::Unsound, reported(4))); // at the payload length
     }
     let overhead = if is_v6 { 0 } else { piece.head.len() };
     if overhead + piece.start + bytes > DATAGRAM_BYTES_MAX {
-        return Err((Reason::TooLong, told(piece.offset_at)));
+        return Err((Reason::TooLong, reported(piece.offset_at)));
     }
     let is_tcp = piece.key.3 == protocol::TCP;
     let hides = piece.start == 0 && !piece.is_last && bytes < TCP_BYTES_MIN;

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_answered_uses_up_no_tokens() {
+    fn suppressed_errors_use_no_tokens() {
         let mut reporter = Reporter::new(Limits::default(), 3);
         let (request, error) = (packet(8), packet(11));
         for packet in [&error; 500].into_iter().chain([&request; 10]) {

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_has_no_pieces() {
+    fn truncated_packets_have_no_fragments() {
         assert!(pieces(&[0x60; 39], 1_280, 1).is_empty());
         assert!(pieces(&packet(5)[..50], 1_280, 1).is_empty());
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mode_asks_what_its_rfc_says() {
+    fn each_urpf_mode_checks_as_its_rfc_defines() {
         use Mode::{Feasible, Loose, LooseWithoutDefault, Off, Strict};
         let reverse = Reverse { best: &[1, 2], others: &[3], is_default: false };
         let default = Reverse { is_default: true, ..reverse };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_up_unless_asked_for() {
+    fn nothing_is_looked_up_by_default() {
         assert_eq!(Mode::default(), Mode::Off);
         assert_eq!(check(Mode::Off, 0, || panic!("looked up")), Ok(()));
     }

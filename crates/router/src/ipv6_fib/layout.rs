@@ -265,7 +265,7 @@ mod tests {
     /// By hand: (keys x width + answers x bytes) / 4 of a line; lines and one more of a tree, of sixteen
     /// words; a count, four words for each start and the answers of what is deep.
     #[test]
-    fn the_largest_block_is_what_its_runs_take() {
+    fn the_largest_block_is_the_size_of_its_runs() {
         let lines = [(2, 1), (3, 2), (22, 16), (23, 48), (44, 48), (45, 64)];
         hold::<1>(16, 112 - 16, &lines);
         hold::<1>(16, 112 - 32, &[(2, 2), (13, 16), (14, 48), (26, 48), (27, 64)]);

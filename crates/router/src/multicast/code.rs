@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_there_and_back_and_in_order() {
+    fn every_code_round_trips_in_order() {
         for (bits, codes) in [(4, 256u32), (12, 65_536)] {
             let mut before = None;
             for code in 0..codes {

@@ -169,10 +169,10 @@ impl<A: Copy + Ord> Group<A> {
     /// other routers shall keep their timers (S), because ours is long again.
     pub(super) fn take_asks(&mut self, terms: &Terms) -> Vec<(Vec<A>, bool)> {
         let soon = terms.now + terms.last_member;
-        let mut asked = Vec::new();
+        let mut queried = Vec::new();
         if self.asks > 0 {
             self.asks -= 1;
-            asked.push((Vec::new(), self.until > soon));
+            queried.push((Vec::new(), self.until > soon));
         }
         let mut split = [Vec::new(), Vec::new()];
         for source in self.sources.iter_mut().filter(|source| source.asks > 0) {
@@ -182,17 +182,17 @@ impl<A: Copy + Ord> Group<A> {
         }
         let [short, long] = split;
         let parts = [(short, false), (long, true)];
-        asked.extend(parts.into_iter().filter(|(sources, _)| !sources.is_empty()));
-        asked
+        queried.extend(parts.into_iter().filter(|(sources, _)| !sources.is_empty()));
+        queried
     }
 
     /// Another router has sent a query (6.6.1): the timers of what it queried are lowered to the last
     /// member query time.
-    pub(super) fn lower(&mut self, soon: Time, asked: &[A]) {
-        if asked.is_empty() {
+    pub(super) fn lower(&mut self, soon: Time, queried: &[A]) {
+        if queried.is_empty() {
             self.until = self.until.min(soon);
         }
-        for source in self.sources.iter_mut().filter(|source| asked.contains(&source.address)) {
+        for source in self.sources.iter_mut().filter(|source| queried.contains(&source.address)) {
             source.until = source.until.map(|until| until.min(soon));
         }
     }

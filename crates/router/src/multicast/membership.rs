@@ -132,12 +132,12 @@ impl<A: Protocol> Membership<A> {
             return;
         }
         match A::read(frame) {
-            Ok((source, Message::Query(query))) => self.hear_query(now, source, &query),
+            Ok((source, Message::Query(query))) => self.receive_query(now, source, &query),
             Ok((_, Message::Report(version, _))) if version > self.settings.version => {
                 self.ledger.newer += 1;
             }
             Ok((_, Message::Report(version, records))) => {
-                records.iter().for_each(|record| self.hear_record(now, version, record));
+                records.iter().for_each(|record| self.receive_record(now, version, record));
             }
             Err(_) => self.ledger.malformed += 1,
         }
@@ -155,7 +155,7 @@ impl<A: Protocol> Membership<A> {
         false
     }
 
-    fn hear_query(&mut self, now: Time, source: A, query: &Query<A>) {
+    fn receive_query(&mut self, now: Time, source: A, query: &Query<A>) {
         self.ledger.queries_heard += 1;
         // Without a source it comes from a switch that only listens (RFC 4541, 2.1.1); the oldest
         // version knows no election.
@@ -178,13 +178,13 @@ impl<A: Protocol> Membership<A> {
         }
         self.other = Some((source, now + self.in_force.other_querier_interval()));
         if query.group != A::NONE && !query.is_suppressed {
-            let asked = query.response_interval * u64::from(self.in_force.last_member_count);
-            let soon = now + asked.max(self.in_force.last_member_time());
+            let queried = query.response_interval * u64::from(self.in_force.last_member_count);
+            let soon = now + queried.max(self.in_force.last_member_time());
             self.change(now, query.group, |state, _| state.lower(soon, &query.sources));
         }
     }
 
-    fn hear_record(&mut self, now: Time, version: Version, record: &Record<A>) {
+    fn receive_record(&mut self, now: Time, version: Version, record: &Record<A>) {
         if !record.group.may_forward() {
             self.ledger.local += 1;
             return;
@@ -273,15 +273,15 @@ impl<A: Protocol> Membership<A> {
             if due > now {
                 break;
             }
-            let mut asked = Vec::new();
+            let mut queried = Vec::new();
             let interval = self.settings.last_member_interval;
             self.change(now, group, |state, terms| {
                 if state.next_ask.is_some_and(|moment| moment <= now) {
-                    asked = state.take_asks(terms);
+                    queried = state.take_asks(terms);
                     state.next_ask = Some(now + interval);
                 }
             });
-            for (sources, is_suppressed) in asked {
+            for (sources, is_suppressed) in queried {
                 self.ask(group, sources, interval, is_suppressed);
             }
         }

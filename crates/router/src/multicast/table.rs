@@ -56,8 +56,8 @@ impl<A: Protocol> Stance<A> {
     }
 
     fn is_void(&self) -> bool {
-        let is_asked_for = self.filter == FilterMode::Exclude || !self.sources.is_empty();
-        !is_asked_for && !self.is_fixed && self.fixed.is_empty()
+        let is_requested = self.filter == FilterMode::Exclude || !self.sources.is_empty();
+        !is_requested && !self.is_fixed && self.fixed.is_empty()
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn hosts_are_told_from_the_rest() {
+    fn host_addresses_are_distinguished_from_others() {
         for (text, is_host) in
             [("198.18.0.1", true), ("0.0.0.0", false), ("127.0.0.1", false), ("224.0.0.1", false)]
         {

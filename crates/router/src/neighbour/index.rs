@@ -105,11 +105,11 @@ mod tests {
                     index.remove(address);
                     twin.remove(&address);
                 }
-                let asked = rng.below(150) as u32;
-                assert_eq!(index.find(asked), twin.get(&asked).copied());
+                let key = rng.below(150) as u32;
+                assert_eq!(index.find(key), twin.get(&key).copied());
             }
-            for asked in 0..150 {
-                assert_eq!(index.find(asked), twin.get(&asked).copied());
+            for key in 0..150 {
+                assert_eq!(index.find(key), twin.get(&key).copied());
             }
         }
     }

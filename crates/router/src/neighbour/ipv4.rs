@@ -88,7 +88,7 @@ impl<B: Copy> Arp<B> {
             (0, ArpOperation::Request) => self.is_other_station(packet.sender_mac),
             (_, ArpOperation::Request) => self
                 .table
-                .heard(now, packet.sender, packet.sender_mac, is_for_us)
+                .note_address(now, packet.sender, packet.sender_mac, is_for_us)
                 .map_or_else(|why| self.is_answered_anyway(now, &packet, why), |()| true),
             (_, ArpOperation::Reply) => {
                 let answer = Answer {

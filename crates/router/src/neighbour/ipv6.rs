@@ -166,8 +166,8 @@ impl<B: Copy> Discovery<B> {
                     None => self.table.ledger.ignore(Ignored::NotOurs),
                 }
             }
-            Message::RouterAdvertisement(said) => {
-                self.learn_from(now, envelope.source, said.mac, true);
+            Message::RouterAdvertisement(advertisement) => {
+                self.learn_from(now, envelope.source, advertisement.mac, true);
             }
         }
     }
@@ -180,7 +180,7 @@ impl<B: Copy> Discovery<B> {
 
     fn learn_from(&mut self, now: Time, source: u128, mac: Option<Mac>, is_router: bool) {
         if let Some(mac) = mac
-            && self.table.heard(now, source, mac, true).is_ok()
+            && self.table.note_address(now, source, mac, true).is_ok()
         {
             self.table.note_router(source, is_router);
         }
@@ -200,7 +200,7 @@ impl<B: Copy> Discovery<B> {
         }
         let is_trial = envelope.source == 0;
         if let Some(mac) = mac
-            && let Err(why) = self.table.heard(now, envelope.source, mac, true)
+            && let Err(why) = self.table.note_address(now, envelope.source, mac, true)
             && !matches!(why, Ignored::Locked | Ignored::TableFull)
         {
             return;

@@ -206,7 +206,7 @@ mod tests {
     use nilometer_stat::Rng;
 
     #[test]
-    fn what_is_within_a_prefix_begins_as_one() {
+    fn own_prefixes_are_screened_by_the_first_octet() {
         let mut rng = Rng::new(11, u32::from_be_bytes(*b"ownb"), 0);
         for _ in 0..200 {
             let mut own = Own::<u32>::new([2, 0, 0, 0, 0, 1]).expect("a station");

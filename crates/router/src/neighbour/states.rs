@@ -43,14 +43,14 @@ impl<A: Family, B: Copy> Table<A, B> {
         let known = self.hot[place as usize].mac();
         let other = answer.mac.filter(|&mac| mac != known);
         let state = self.bodies[place as usize].state;
-        let told = if answer.is_solicited { State::Reachable } else { State::Stale };
+        let new_state = if answer.is_solicited { State::Reachable } else { State::Stale };
         match state {
             State::Permanent if other.is_some() => return Err(Ignored::Locked),
             State::Permanent => {}
             State::Incomplete | State::Failed => {
                 let mac = answer.mac.ok_or(Ignored::Unknown)?;
                 self.set_mac(now, place, mac);
-                self.enter(now, place, told);
+                self.enter(now, place, new_state);
             }
             State::Reachable if other.is_some() && !answer.overrides => {
                 self.enter(now, place, State::Stale);
@@ -63,7 +63,7 @@ impl<A: Family, B: Copy> Table<A, B> {
                     self.set_mac(now, place, mac);
                 }
                 if answer.is_solicited || other.is_some() {
-                    self.enter(now, place, told);
+                    self.enter(now, place, new_state);
                 }
             }
         }
@@ -76,12 +76,18 @@ impl<A: Family, B: Copy> Table<A, B> {
     ///
     /// # Errors
     /// Why it was ignored; it is counted.
-    pub fn heard(&mut self, now: Time, address: A, mac: Mac, to_us: bool) -> Result<(), Ignored> {
-        let done = self.take_hearing(now, address, mac, to_us);
+    pub fn note_address(
+        &mut self,
+        now: Time,
+        address: A,
+        mac: Mac,
+        to_us: bool,
+    ) -> Result<(), Ignored> {
+        let done = self.take_address(now, address, mac, to_us);
         done.inspect_err(|&why| self.ledger.ignore(why))
     }
 
-    fn take_hearing(
+    fn take_address(
         &mut self,
         now: Time,
         address: A,

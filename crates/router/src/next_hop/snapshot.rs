@@ -27,7 +27,7 @@ pub enum Hop {
     /// It is for the router itself.
     Local,
     /// It leaves by a link that is no port: the kernel beside the forwarding plane has it.
-    Beside,
+    KernelLink,
     /// It is dropped without a word.
     Blackhole,
     /// It is dropped, and the sender gets an ICMP error.
@@ -50,7 +50,7 @@ impl Hop {
                 words.extend([2, u64::from(port), (gateway >> 64) as u64, gateway as u64]);
             }
             Hop::Local => words.push(3),
-            Hop::Beside => words.push(4),
+            Hop::KernelLink => words.push(4),
             Hop::Blackhole => words.push(5),
             Hop::Reject(Rejection::Unreachable) => words.push(6),
             Hop::Reject(Rejection::Prohibited) => words.push(7),
@@ -75,7 +75,7 @@ impl Hop {
         }
         Some(match kind {
             3 => Hop::Local,
-            4 => Hop::Beside,
+            4 => Hop::KernelLink,
             5 => Hop::Blackhole,
             6 => Hop::Reject(Rejection::Unreachable),
             7 => Hop::Reject(Rejection::Prohibited),

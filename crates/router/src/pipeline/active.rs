@@ -28,7 +28,7 @@ use nilometer_wire::Time;
 
 use super::decide::Turn;
 use super::lane::{Brief, Lane};
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use super::{BATCH, Router};
 use crate::classifier::{Action, RuleId};
@@ -397,7 +397,8 @@ impl Router {
                 4 => u32::route(self, u32::destination(&packet)),
                 _ => u128::route(self, u128::destination(&packet)),
             };
-            let way = next.map_or(Err(Turn::Slow(Why::NoRoute)), |next| self.way(next, 0));
+            let way =
+                next.map_or(Err(Turn::Slow(SlowPathReason::NoRoute)), |next| self.way(next, 0));
             self.send_own(now, usize::from(port), &packet, way, memory);
         }
     }

@@ -139,11 +139,11 @@ impl Router {
         // Handles of the last user's neighbours could be taken for those of the new one's.
         self.adjacencies.renew(&self.hops);
         self.broadcasts = port::broadcasts(&self.ports);
-        let asked = self.ask_groups(now, port);
-        if asked.is_err() {
+        let queried = self.ask_groups(now, port);
+        if queried.is_err() {
             self.ports[port].vacate();
         }
-        asked
+        queried
     }
 
     /// Pulls a port out: its link goes down, punted packets that wait are discarded, and its
@@ -166,8 +166,8 @@ impl Router {
     /// Queries the hosts of `port` for their groups as if it had just started, where it serves any.
     fn ask_groups(&mut self, now: Time, port: usize) -> Result<(), Refusal> {
         let plan = self.ports[port].plan.multicast.clone();
-        let asked = self.set_multicast(now, port, plan);
-        asked.map_err(|why| Refusal::Port(PortError::Multicast(why)))
+        let queried = self.set_multicast(now, port, plan);
+        queried.map_err(|why| Refusal::Port(PortError::Multicast(why)))
     }
 
     fn occupied(&mut self, port: usize) -> Result<&mut RouterPort, Refusal> {
@@ -203,7 +203,9 @@ impl Router {
             if self.ports[port].is_up {
                 continue;
             }
-            while let Some(ticket) = self.fabric.transmit(now, port, &mut super::GiveBack(memory)) {
+            while let Some(ticket) =
+                self.fabric.transmit(now, port, &mut super::ReturnBuffers(memory))
+            {
                 self.discard(port, ticket.place, Discard::PortDown, memory);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::port::RouterPort;
 use super::replicate::is_for_group;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use super::{Router, labelled};
 use crate::discard::Discard;
@@ -88,9 +88,9 @@ impl Router {
             Ok(Header { key: AnyKey::V6(key), hop_limit, transport_at, .. })
                 if is_discovery(frame, &key, hop_limit, transport_at) =>
             {
-                self.shunt(input, place, Why::Discovery, memory);
+                self.shunt(input, place, SlowPathReason::Discovery, memory);
             }
-            Ok(_) => self.shunt(input, place, Why::LinkBroadcast, memory),
+            Ok(_) => self.shunt(input, place, SlowPathReason::LinkBroadcast, memory),
             Err(unusable) => self.turn_aside(input, place, unusable, memory),
         }
         false
@@ -109,7 +109,7 @@ impl Router {
         if is_discovery(memory.frame(place), &key, hop_limit, transport_at)
             && self.ports[input].is_of_link(key.destination)
         {
-            self.shunt(input, place, Why::Discovery, memory);
+            self.shunt(input, place, SlowPathReason::Discovery, memory);
         } else {
             self.lanes.lane6.push(brief, key);
         }
@@ -126,7 +126,7 @@ impl Router {
     ) {
         const ARP: u16 = 0x0806;
         match unusable {
-            Unusable::Other(ARP) => self.shunt(input, place, Why::Arp, memory),
+            Unusable::Other(ARP) => self.shunt(input, place, SlowPathReason::Arp, memory),
             Unusable::Other(labelled::ETHERTYPE) => self.gather_labelled(input, place, memory),
             Unusable::Other(_) => self.discard(input, place, Discard::NotSpoken, memory),
             Unusable::Fault(fault) => self.discard(input, place, fault.into(), memory),

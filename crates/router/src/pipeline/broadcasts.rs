@@ -45,7 +45,7 @@ mod tests {
     use nilometer_stat::Rng;
 
     #[test]
-    fn the_word_and_the_list_say_what_the_networks_say() {
+    fn the_word_and_the_list_agree_with_the_networks() {
         let mut rng = Rng::new(5, u32::from_be_bytes(*b"brdc"), 0);
         for _ in 0..200 {
             let networks: Vec<(u32, u32)> = (0..rng.below(9))

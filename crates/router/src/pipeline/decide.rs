@@ -14,7 +14,7 @@ use super::Router;
 use super::adjacency::Kept;
 use super::lane::Brief;
 use super::port::PortPlan;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
@@ -32,7 +32,7 @@ pub(super) enum Turn {
     /// It goes nowhere.
     Discard(Discard),
     /// The slow path looks at it.
-    Slow(Why),
+    Slow(SlowPathReason),
     /// It waits at a port for the link-layer address of a next hop.
     Hold(u16, IpAddr),
 }
@@ -88,7 +88,7 @@ impl Router {
     ) {
         match turn {
             Turn::Discard(why) => self.discard(input, brief.place, why, memory),
-            Turn::Slow(Why::Group) => self.meet_group(now, input, brief, key, memory),
+            Turn::Slow(SlowPathReason::Group) => self.meet_group(now, input, brief, key, memory),
             Turn::Slow(why) => self.shunt(input, brief.place, why, memory),
             Turn::Hold(output, address) => {
                 let plan = &self.ports[usize::from(output)].plan;
@@ -114,26 +114,26 @@ impl Router {
         }
         if action == Action::Deny {
             return Err(match self.plan.rfc1812.tells_denied {
-                true => Turn::Slow(Why::Denied),
+                true => Turn::Slow(SlowPathReason::Denied),
                 false => Turn::Discard(Discard::Denied),
             });
         }
         self.examine(input, brief, key, found.1, memory)?;
-        let Some(next) = found.1.or_else(|| A::ways_back(self).default_route()) else {
-            return Err(Turn::Slow(Why::NoRoute));
+        let Some(next) = found.1.or_else(|| A::reverse_paths(self).default_route()) else {
+            return Err(Turn::Slow(SlowPathReason::NoRoute));
         };
         let kept = self.adjacencies.find(&self.hops, next, brief.hash);
         let output =
             if kept.is_any { kept.output } else { self.way(next, brief.hash).map(|way| way.0)? };
         if brief.notes & header::OPTIONS != 0 {
-            return Err(Turn::Slow(Why::Options));
+            return Err(Turn::Slow(SlowPathReason::Options));
         }
         if hop::expires(brief.hop_limit) {
-            return Err(Turn::Slow(Why::Expired));
+            return Err(Turn::Slow(SlowPathReason::Expired));
         }
         let port = &self.ports[usize::from(output)];
         if brief.ip_bytes > port.plan.mtu_bytes {
-            return Err(Turn::Slow(Why::TooBig(output)));
+            return Err(Turn::Slow(SlowPathReason::TooBig(output)));
         }
         if !port.is_open {
             return Err(Turn::Discard(port.why_shut()));
@@ -190,7 +190,7 @@ impl Router {
             return Err(self.martian(input, key, Discard::MartianSource));
         }
         if key.destination.is_multicast() {
-            return Err(Turn::Slow(Why::Group));
+            return Err(Turn::Slow(SlowPathReason::Group));
         }
         if key.destination.is_martian_destination(martians) {
             return Err(self.martian(input, key, Discard::MartianDestination));
@@ -232,8 +232,8 @@ impl Router {
             && !key.destination.is_martian_destination(martians)
             && !self.is_own(key.destination);
         match (is_of_link && is_own, leaves_scope) {
-            (true, _) => Turn::Slow(Why::Local),
-            (_, true) => Turn::Slow(Why::BeyondScope),
+            (true, _) => Turn::Slow(SlowPathReason::Local),
+            (_, true) => Turn::Slow(SlowPathReason::BeyondScope),
             _ => Turn::Discard(why),
         }
     }
@@ -242,20 +242,20 @@ impl Router {
     #[inline]
     pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<Egress, Turn> {
         let Some((number, hop)) = self.hops.resolve_numbered(next, (hash >> 32) as u32) else {
-            return Err(Turn::Slow(Why::NoRoute));
+            return Err(Turn::Slow(SlowPathReason::NoRoute));
         };
         match *hop {
             Hop::Via { port, gateway } if usize::from(port) < self.ports.len() => {
                 Ok((port, gateway, number))
             }
             Hop::Via { .. } => Err(Turn::Discard(Discard::PortDown)),
-            Hop::Local => Err(Turn::Slow(Why::Local)),
-            Hop::Beside => Err(Turn::Slow(Why::Beside)),
+            Hop::Local => Err(Turn::Slow(SlowPathReason::Local)),
+            Hop::KernelLink => Err(Turn::Slow(SlowPathReason::KernelLink)),
             Hop::Blackhole => Err(Turn::Discard(Discard::Blackhole)),
-            Hop::Reject(Rejection::Unreachable) => Err(Turn::Slow(Why::Unreachable)),
-            Hop::Reject(Rejection::Prohibited) => Err(Turn::Slow(Why::Prohibited)),
-            Hop::Multicast => Err(Turn::Slow(Why::Group)),
-            Hop::Failed => Err(Turn::Slow(Why::Unreachable)),
+            Hop::Reject(Rejection::Unreachable) => Err(Turn::Slow(SlowPathReason::Unreachable)),
+            Hop::Reject(Rejection::Prohibited) => Err(Turn::Slow(SlowPathReason::Prohibited)),
+            Hop::Multicast => Err(Turn::Slow(SlowPathReason::Group)),
+            Hop::Failed => Err(Turn::Slow(SlowPathReason::Unreachable)),
         }
     }
 
@@ -304,8 +304,11 @@ impl Router {
         if mode != Mode::Off {
             self.test_way_back(mode, input, source)?;
         }
-        let is_local =
-            || found.is_some_and(|next| matches!(self.way(next, 0), Err(Turn::Slow(Why::Local))));
+        let is_local = || {
+            found.is_some_and(|next| {
+                matches!(self.way(next, 0), Err(Turn::Slow(SlowPathReason::Local)))
+            })
+        };
         if !self.ports[input].plan.forwards && !is_local() {
             return Err(Turn::Discard(Discard::ForwardingOff));
         }
@@ -353,7 +356,7 @@ pub(super) fn mac_of(lookup: Lookup, output: u16, address: IpAddr) -> Result<(Ma
     match lookup {
         Lookup::Resolved(mac, handle) => Ok((mac, handle)),
         Lookup::Queue => Err(Turn::Hold(output, address)),
-        Lookup::Refused(_) => Err(Turn::Slow(Why::HostUnreachable)),
+        Lookup::Refused(_) => Err(Turn::Slow(SlowPathReason::HostUnreachable)),
     }
 }
 

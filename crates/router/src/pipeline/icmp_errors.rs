@@ -13,7 +13,7 @@ use nilometer_wire::Time;
 use super::Router;
 use super::decide::{Egress, Turn};
 use super::labelled::ip_packet;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::icmp::Problem;
@@ -32,26 +32,28 @@ impl Router {
         now: Time,
         input: usize,
         place: Place,
-        why: Why,
+        why: SlowPathReason,
         memory: &mut M,
     ) {
         // An expired packet for this router has arrived all the same (4.2.2.9).
-        if why == Why::Expired && self.is_to_own(memory.frame(place)) {
+        if why == SlowPathReason::Expired && self.is_to_own(memory.frame(place)) {
             return self.take_own(now, input, place, memory);
         }
         let settings = &self.plan.rfc1812;
         let (problem, discard) = match why {
-            Why::Beside if self.ports[input].plan.is_punting => {
+            SlowPathReason::KernelLink if self.ports[input].plan.is_punting => {
                 return self.punt(input, place, Discard::NoRoute, memory);
             }
-            Why::HostUnreachable => return self.settle_unresolved(now, input, place, memory),
-            Why::Expired => (Some(Problem::HopLimit), Discard::Expired),
-            Why::Unreachable => (Some(Problem::NoRoute), Discard::Rejected),
-            Why::Prohibited => {
+            SlowPathReason::HostUnreachable => {
+                return self.settle_unresolved(now, input, place, memory);
+            }
+            SlowPathReason::Expired => (Some(Problem::HopLimit), Discard::Expired),
+            SlowPathReason::Unreachable => (Some(Problem::NoRoute), Discard::Rejected),
+            SlowPathReason::Prohibited => {
                 (settings.tells_prohibited.then_some(Problem::Prohibited), Discard::Rejected)
             }
-            Why::Denied => (Some(Problem::Prohibited), Discard::Denied),
-            Why::BeyondScope => (Some(Problem::BeyondScope), Discard::MartianSource),
+            SlowPathReason::Denied => (Some(Problem::Prohibited), Discard::Denied),
+            SlowPathReason::BeyondScope => (Some(Problem::BeyondScope), Discard::MartianSource),
             _ => (Some(Problem::NoRoute), Discard::NoRoute),
         };
         self.refuse(now, (input, place), problem, discard, memory);
@@ -175,9 +177,9 @@ impl Router {
             Problem::Redirect { .. } => Ok((input as u16, None, u16::MAX)),
             _ => self.way_out(input, sender, self.hash_of(cause.packet)),
         };
-        let asked = A::destination(cause.packet);
+        let requested = A::destination(cause.packet);
         let source = match way {
-            Ok(_) if A::IS_SIX && self.is_own(asked) => Some(asked),
+            Ok(_) if A::IS_SIX && self.is_own(requested) => Some(requested),
             Ok((output, gateway, _)) => {
                 let next = gateway.and_then(A::of).unwrap_or(sender);
                 self.source_by(output, next, sender.is_link_local())
@@ -238,7 +240,7 @@ impl Router {
         if destination.is_of_one_link() {
             return Ok((input as u16, None, u16::MAX));
         }
-        let next = A::route(self, destination).ok_or(Turn::Slow(Why::NoRoute))?;
+        let next = A::route(self, destination).ok_or(Turn::Slow(SlowPathReason::NoRoute))?;
         self.way(next, hash)
     }
 

@@ -23,7 +23,7 @@ use super::Router;
 use super::decide::Turn;
 use super::lane::{Brief, Lane};
 use super::onward::Reached;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::fragment::{Fragments, Refusal};
@@ -145,7 +145,7 @@ impl Router {
     ) -> Result<(), Turn> {
         self.examine(input, brief, key, None, memory)?;
         match hop::expires(brief.hop_limit) {
-            true => Err(Turn::Slow(Why::Expired)),
+            true => Err(Turn::Slow(SlowPathReason::Expired)),
             false => Ok(()),
         }
     }
@@ -211,7 +211,7 @@ impl Router {
         let output = match sent {
             Ok((output, _)) | Err(Turn::Hold(output, _)) => &self.ports[usize::from(output)],
             Err(Turn::Discard(why)) => return self.discard(input, place, why, memory),
-            Err(Turn::Slow(Why::HostUnreachable)) => {
+            Err(Turn::Slow(SlowPathReason::HostUnreachable)) => {
                 let problem = Some(Problem::AddressUnreachable);
                 return self.refuse(now, (input, place), problem, Discard::Unresolved, memory);
             }
@@ -273,8 +273,8 @@ impl Router {
             _ => Some(Refusal::DontFragment),
         };
         if let Some(refusal) = refusal {
-            let is_told = refusal == Refusal::DontFragment;
-            let problem = is_told.then_some(Problem::TooBig { mtu_bytes: room.into() });
+            let is_answered = refusal == Refusal::DontFragment;
+            let problem = is_answered.then_some(Problem::TooBig { mtu_bytes: room.into() });
             return self.refuse(now, (input, place), problem, Discard::TooBig, memory);
         }
         if is_ip {

@@ -46,13 +46,13 @@ mod replicate;
 mod reserve;
 pub mod reserved;
 pub mod reverse;
+mod reverse_paths;
 mod send;
 pub mod shortcut;
 pub mod signalling;
 pub mod slow;
 pub mod stage;
 mod version;
-mod ways_back;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -70,7 +70,7 @@ use crate::forward::limit::Limits;
 use crate::forward::martian::MartianFilter;
 use crate::forward::options::SourceRouting;
 use crate::forward::{hop, reassemble};
-use crate::memory::{GiveBack, Memory, Place, Ticket};
+use crate::memory::{Memory, Place, ReturnBuffers, Ticket};
 use crate::next_hop::Snapshot;
 use crate::plugin::{ControlUnit, PacketFacts};
 
@@ -83,9 +83,9 @@ use lane::Lanes;
 pub use output_filters::{OUTPUT_FILTERS_MAX, OutputFilters};
 use port::{PortPlan, RouterPort};
 use reserved::ReservedFlows;
+use reverse_paths::ReversePaths;
 use slow::SlowPath;
 use stage::{Probe, Stage};
-use ways_back::WaysBack;
 
 /// Packets that a stage goes over before the next begins.
 pub const BATCH: usize = 256;
@@ -170,8 +170,8 @@ pub struct Router {
     hops: Arc<Snapshot>,
     adjacencies: Adjacencies,
     broadcasts: Broadcasts,
-    ways_back4: WaysBack<u32>,
-    ways_back6: WaysBack<u128>,
+    reverse_paths4: ReversePaths<u32>,
+    reverse_paths6: ReversePaths<u128>,
     lanes: Box<Lanes>,
     slow: SlowPath,
     groups: Groups,
@@ -217,8 +217,8 @@ impl Router {
         Ok(Router {
             broadcasts: port::broadcasts(&ports),
             groups: Groups::new(&ports)?,
-            ways_back4: WaysBack::default(),
-            ways_back6: WaysBack::default(),
+            reverse_paths4: ReversePaths::default(),
+            reverse_paths6: ReversePaths::default(),
             plan,
             ports,
             fabric,
@@ -276,7 +276,7 @@ impl Router {
 
     /// Puts what a batch decided to send into the virtual output queues.
     fn enqueue<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
-        self.fabric.enqueue_all(now, input, &mut self.lanes.decided, &mut GiveBack(memory));
+        self.fabric.enqueue_all(now, input, &mut self.lanes.decided, &mut ReturnBuffers(memory));
     }
 
     /// Does what is due by `now`: broadcasts, timers of neighbours, the slow path; then moves
@@ -287,7 +287,7 @@ impl Router {
         self.serve_slow(now, memory);
         self.serve_neighbours(now, memory);
         self.serve_groups(now, memory);
-        let mut drops = GiveBack(memory);
+        let mut drops = ReturnBuffers(memory);
         probe.enter(Stage::Distribute);
         self.fabric.announce(now);
         probe.enter(Stage::Discipline);
@@ -311,7 +311,7 @@ impl Router {
         if !self.ports[output].is_up {
             return None;
         }
-        let ticket = self.fabric.transmit(now, output, &mut GiveBack(memory))?;
+        let ticket = self.fabric.transmit(now, output, &mut ReturnBuffers(memory))?;
         if ticket.is_marked() {
             crate::forward::ecn::mark(memory.frame_mut(ticket.place));
         }
@@ -336,7 +336,7 @@ impl Router {
             return;
         }
         let mut marked = mem::take(&mut self.lanes.marked);
-        let drops = &mut GiveBack(memory);
+        let drops = &mut ReturnBuffers(memory);
         let sent = self.fabric.transmit_all(now, output, most, drops, |ticket| {
             if ticket.is_marked() {
                 marked.push(ticket.place);

@@ -11,7 +11,7 @@ use nilometer_wire::Time;
 use super::Router;
 use super::decide::{Egress, Turn, mac_of};
 use super::reserved::ReservedFlow;
-use super::slow::{Why, stamp};
+use super::slow::{SlowPathReason, stamp};
 use super::version::Version;
 use crate::discard::Discard;
 use crate::fib::NextHop;
@@ -47,7 +47,7 @@ impl Onward {
 
 impl Router {
     /// A packet with options: the router's part of them is done, and the packet is forwarded.
-    pub(super) fn heed_options<M: Memory>(
+    pub(super) fn process_options<M: Memory>(
         &mut self,
         now: Time,
         input: usize,
@@ -101,14 +101,14 @@ impl Router {
         key.destination = next;
         let hash = ecmp::flow_hash(self.plan.seed, &header, None);
         let way = if self.is_own(next) {
-            Err(Turn::Slow(Why::Local))
+            Err(Turn::Slow(SlowPathReason::Local))
         } else if !self.is_of_route(next) {
             Err(Turn::Discard(Discard::MartianDestination))
         } else {
             self.way_out(input, next, hash)
         };
         match way {
-            Err(Turn::Slow(Why::Local)) => {
+            Err(Turn::Slow(SlowPathReason::Local)) => {
                 // One of ours again: the pointer moves on, at most nine times.
                 options.follow(&mut memory.frame_mut(place)[ETHERNET_BYTES..], next);
                 self.take_own(now, input, place, memory);
@@ -118,7 +118,7 @@ impl Router {
                 self.go_on(now, input, place, &onward, memory);
             }
             // As it came: whether a route is followed there is decided where it is forwarded.
-            Err(Turn::Slow(Why::Beside)) if self.ports[input].plan.is_punting => {
+            Err(Turn::Slow(SlowPathReason::KernelLink)) if self.ports[input].plan.is_punting => {
                 self.punt(input, place, Discard::Options, memory);
             }
             Ok(_) | Err(_) => {
@@ -162,7 +162,7 @@ impl Router {
             return self.refuse(now, (input, place), problem, Discard::Expired, memory);
         }
         if hop::expires(header.hop_limit) {
-            return self.complain(now, input, place, Why::Expired, memory);
+            return self.complain(now, input, place, SlowPathReason::Expired, memory);
         }
         let pinned = reserved.and_then(|flow| flow.pinned);
         let directed = match header.key {
@@ -257,8 +257,8 @@ impl Router {
         };
         if let Some(refusal) = refusal {
             // The other refusals are of packets that no sender could mend by sending less.
-            let is_told = refusal == Refusal::DontFragment;
-            let problem = is_told.then_some(Problem::TooBig { mtu_bytes: mtu_bytes.into() });
+            let is_answered = refusal == Refusal::DontFragment;
+            let problem = is_answered.then_some(Problem::TooBig { mtu_bytes: mtu_bytes.into() });
             return self.refuse(now, (input, place), problem, Discard::TooBig, memory);
         }
         self.write_options(now, way, onward, &mut packet);

@@ -17,12 +17,12 @@ use nilometer_wire::Time;
 use super::Router;
 use super::decide::Turn;
 use super::engine::Filters;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use crate::classifier::{Action, Classified, ClassifierTuples, Inputs, Refused, Rule, RuleId};
 use crate::discard::Discard;
 use crate::header::{AnyKey, Header, Key, protocol};
-use crate::memory::{GiveBack, Memory, Place, Ticket};
+use crate::memory::{Memory, Place, ReturnBuffers, Ticket};
 use crate::plugin::control::ChainId;
 use crate::plugin::{Handed, PacketFacts, PacketSet};
 
@@ -238,7 +238,7 @@ impl Router {
 
     /// The output and the link-layer address for a destination, by the routes.
     pub(super) fn reach_again<A: Version>(&mut self, now: Time, to: A) -> super::onward::Reached {
-        let next = A::route(self, to).ok_or(Turn::Slow(Why::NoRoute))?;
+        let next = A::route(self, to).ok_or(Turn::Slow(SlowPathReason::NoRoute))?;
         let way = self.way(next, 0)?;
         self.reach(now, way, to)
     }
@@ -260,7 +260,7 @@ impl Router {
                 return;
             }
         }
-        self.fabric.enqueue(now, ports, ticket, &mut GiveBack(memory));
+        self.fabric.enqueue(now, ports, ticket, &mut ReturnBuffers(memory));
     }
 }
 

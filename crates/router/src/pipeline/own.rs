@@ -10,7 +10,7 @@ use super::slow::stamp;
 use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::echo::reply_goes_to;
-use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route, unheeded_options};
+use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route, unhandled_options};
 use crate::forward::icmp::Problem;
 use crate::forward::options::Visit;
 use crate::forward::reassemble::Outcome;
@@ -125,16 +125,16 @@ impl Router {
         let packet = memory.frame(place)[ETHERNET_BYTES..].to_vec();
         if let AnyKey::V6(key) = header.key {
             // A link-local address is another on every link.
-            let asked = match key.destination.is_link_local() {
+            let destination = match key.destination.is_link_local() {
                 true => input..input + 1,
                 false => 0..self.ports.len(),
             };
-            if self.ports[asked].iter().any(|port| port.withholds(key.destination)) {
+            if self.ports[destination].iter().any(|port| port.withholds(key.destination)) {
                 return self.discard(input, place, Discard::NoUse, memory);
             }
             let problem = match hop_by_hop(&packet) {
                 HopByHop::Pass { .. } => {
-                    unheeded_options(&packet).or_else(|| unfollowed_route(&packet).map(Some))
+                    unhandled_options(&packet).or_else(|| unfollowed_route(&packet).map(Some))
                 }
                 HopByHop::Discard(problem) => Some(problem),
             };
@@ -159,7 +159,7 @@ impl Router {
             Outcome::Waiting => self.absorb(place, memory),
             Outcome::Whole(packet) => {
                 let whole = Cause { packet: &packet, ..cause };
-                let Some(problem) = unheeded_options(&packet) else {
+                let Some(problem) = unhandled_options(&packet) else {
                     self.answer(whole, input, memory);
                     return self.absorb(place, memory);
                 };

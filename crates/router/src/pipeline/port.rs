@@ -269,7 +269,7 @@ impl RouterPort {
     }
 
     /// Applies the results of duplicate address detection.
-    pub(super) fn heed_verdicts(&mut self) {
+    pub(super) fn apply_verdicts(&mut self) {
         while let Some(verdict) = self.discovery.poll_verdict() {
             if verdict.is_ours {
                 self.duplicates.retain(|address| *address != verdict.address);

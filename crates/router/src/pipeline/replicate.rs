@@ -22,7 +22,7 @@ use super::Router;
 use super::groups::is_mld;
 use super::lane::Brief;
 use super::reserved::ReservedFlow;
-use super::slow::Why;
+use super::slow::SlowPathReason;
 use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::ecmp::flow_hash;
@@ -44,9 +44,9 @@ impl Router {
         memory: &mut M,
     ) {
         if !key.destination.may_forward() {
-            self.shunt(input, brief.place, Why::Group, memory);
+            self.shunt(input, brief.place, SlowPathReason::Group, memory);
         } else if brief.notes & header::OPTIONS != 0 {
-            self.shunt(input, brief.place, Why::Options, memory);
+            self.shunt(input, brief.place, SlowPathReason::Options, memory);
         } else {
             self.replicate(now, input, brief, key, memory);
         }
@@ -98,7 +98,7 @@ impl Router {
         let wanted = A::groups(&mut self.groups).table.ports(key.destination, key.source);
         outputs.extend(wanted.filter(|output| usize::from(*output) != input));
         if outputs.is_empty() && self.ports[input].plan.is_punting {
-            self.shunt(input, brief.place, Why::Group, memory);
+            self.shunt(input, brief.place, SlowPathReason::Group, memory);
         } else if outputs.is_empty() {
             self.discard(input, brief.place, Discard::NoGroup, memory);
         } else if !self.ports[input].plan.forwards {

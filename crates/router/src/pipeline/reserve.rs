@@ -12,7 +12,7 @@ use super::reserved::{ReservedFlow, ReservedFlows};
 use super::version::Version;
 use crate::classifier::Action;
 use crate::header::{AnyKey, Header, Key};
-use crate::memory::{GiveBack, Memory};
+use crate::memory::{Memory, ReturnBuffers};
 
 impl Router {
     /// Marks the packets of a batch whose flows have a reservation, and pins their routes.
@@ -108,6 +108,6 @@ impl Router {
         queue: u16,
         memory: &mut M,
     ) -> bool {
-        self.fabric.release(now, output, queue.into(), &mut GiveBack(memory))
+        self.fabric.release(now, output, queue.into(), &mut ReturnBuffers(memory))
     }
 }

@@ -6,12 +6,12 @@ use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::urpf::{self, Mode, Reverse};
 
-pub use super::ways_back::{OTHERS_MAX, WaysBack};
+pub use super::reverse_paths::{OTHERS_MAX, ReversePaths};
 
 impl Router {
     /// What reverse path tests know of IPv4 beside the forwarding table.
-    pub fn ways_back4_mut(&mut self) -> &mut WaysBack<u32> {
-        &mut self.ways_back4
+    pub fn reverse_paths4_mut(&mut self) -> &mut ReversePaths<u32> {
+        &mut self.reverse_paths4
     }
 
     /// RFC 3704: does the reverse path to the packet's source lead by the port that it came by?
@@ -22,7 +22,7 @@ impl Router {
         source: A,
     ) -> Result<(), Turn> {
         let found = A::look_up(self, source);
-        let ways = A::ways_back(self);
+        let ways = A::reverse_paths(self);
         let next = found.or(ways.default_route());
         let others = match next {
             Some(next) if mode == Mode::Feasible => ways.others(source, next),

@@ -11,7 +11,7 @@ use super::decide::{Egress, Turn};
 use super::labelled::{header_of, ip_packet};
 use super::port::Held;
 use super::version::Version;
-use super::{GiveBack, Router, labelled};
+use super::{ReturnBuffers, Router, labelled};
 use crate::discard::Discard;
 use crate::forward::fragment::Fragments;
 use crate::forward::icmp::Problem;
@@ -212,7 +212,7 @@ impl Router {
             return self.discard(ports.0, place, Discard::PortDown, memory);
         }
         let ticket = self.ticket(ports.1, place, memory);
-        self.fabric.enqueue(now, ports, ticket, &mut GiveBack(memory));
+        self.fabric.enqueue(now, ports, ticket, &mut ReturnBuffers(memory));
     }
 
     /// Lets a packet wait at its output for the link-layer address of its next hop.
@@ -246,7 +246,7 @@ impl Router {
             if self.ports[output].poll_timeout().is_some_and(|due| due <= now) {
                 self.ports[output].handle_timeout(now);
             }
-            self.ports[output].heed_verdicts();
+            self.ports[output].apply_verdicts();
             while let Some(outcome) = self.ports[output].arp.table.poll_packet() {
                 self.release(now, output, outcome.packet, outcome.fate, memory);
             }

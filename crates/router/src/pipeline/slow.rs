@@ -31,7 +31,7 @@ pub const COPIES_MAX: usize = 512;
 
 /// Why a packet left the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SlowPathReason {
     /// An ARP frame.
     Arp,
     /// A message of neighbour discovery.
@@ -43,7 +43,7 @@ pub enum Why {
     /// For the router itself.
     Local,
     /// For a link that is no port, which only the kernel has.
-    Beside,
+    KernelLink,
     /// Options or a hop-by-hop header.
     Options,
     /// Its time to live is used up.
@@ -67,9 +67,9 @@ pub enum Why {
 /// The queue, and the writer of ICMP messages.
 #[derive(Debug)]
 pub(super) struct SlowPath {
-    queue: VecDeque<(usize, Place, Why)>,
+    queue: VecDeque<(usize, Place, SlowPathReason)>,
     /// Of ARP and neighbour discovery.
-    neighbourly: VecDeque<(usize, Place, Why)>,
+    neighbourly: VecDeque<(usize, Place, SlowPathReason)>,
     /// Copies for management, with the port that they came by.
     copies: VecDeque<(usize, Place)>,
     pub(super) reporter: Reporter,
@@ -112,11 +112,13 @@ impl Router {
         &mut self,
         input: usize,
         place: Place,
-        why: Why,
+        why: SlowPathReason,
         memory: &mut M,
     ) {
         let (queue, most) = match why {
-            Why::Arp | Why::Discovery => (&mut self.slow.neighbourly, NEIGHBOURLY_MAX),
+            SlowPathReason::Arp | SlowPathReason::Discovery => {
+                (&mut self.slow.neighbourly, NEIGHBOURLY_MAX)
+            }
             _ => (&mut self.slow.queue, SLOW_MAX),
         };
         if queue.len() >= most {
@@ -144,22 +146,22 @@ impl Router {
         now: Time,
         input: usize,
         place: Place,
-        why: Why,
+        why: SlowPathReason,
         memory: &mut M,
     ) {
-        if matches!(why, Why::Local | Why::Options)
-            && self.take_signalling(why == Why::Local, (input, place), memory)
+        if matches!(why, SlowPathReason::Local | SlowPathReason::Options)
+            && self.take_signalling(why == SlowPathReason::Local, (input, place), memory)
         {
             return;
         }
         match why {
-            Why::Arp => self.take_arp(now, input, place, memory),
-            Why::Local => self.take_own(now, input, place, memory),
-            Why::Discovery => self.take_discovery(now, input, place, memory),
-            Why::LinkBroadcast => self.take_for_many(now, input, place, memory),
-            Why::Group => self.punt(input, place, Discard::NoGroup, memory),
-            Why::Options => self.heed_options(now, input, place, memory),
-            Why::TooBig(output) => self.fit(now, input, output, place, memory),
+            SlowPathReason::Arp => self.take_arp(now, input, place, memory),
+            SlowPathReason::Local => self.take_own(now, input, place, memory),
+            SlowPathReason::Discovery => self.take_discovery(now, input, place, memory),
+            SlowPathReason::LinkBroadcast => self.take_for_many(now, input, place, memory),
+            SlowPathReason::Group => self.punt(input, place, Discard::NoGroup, memory),
+            SlowPathReason::Options => self.process_options(now, input, place, memory),
+            SlowPathReason::TooBig(output) => self.fit(now, input, output, place, memory),
             _ => self.complain(now, input, place, why, memory),
         }
     }

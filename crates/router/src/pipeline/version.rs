@@ -11,7 +11,7 @@ use super::groups::{Groups, Side};
 use super::lane::{Lane, Lanes};
 use super::port::{Held, RouterPort};
 use super::reserved::ReservedFlows;
-use super::ways_back::WaysBack;
+use super::reverse_paths::ReversePaths;
 use crate::classifier::Classified;
 use crate::fib::NextHop;
 use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
@@ -33,10 +33,10 @@ pub(super) trait Version: Protocol + Classified + Default {
     fn reserved(flows: &mut ReservedFlows) -> &mut Filters<Self>;
     /// The route in the forwarding table.
     fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
-    fn ways_back(router: &Router) -> &WaysBack<Self>;
+    fn reverse_paths(router: &Router) -> &ReversePaths<Self>;
     /// The route: that of the forwarding table, or the default one that is kept beside it.
     fn route(router: &mut Router, address: Self) -> Option<NextHop> {
-        Self::look_up(router, address).or(Self::ways_back(router).default_route())
+        Self::look_up(router, address).or(Self::reverse_paths(router).default_route())
     }
     /// Whether neither address may be a martian or a group by how it begins.
     fn are_plain(source: Self, destination: Self) -> bool;
@@ -87,8 +87,8 @@ impl Version for u32 {
         &mut flows.filters4
     }
 
-    fn ways_back(router: &Router) -> &WaysBack<u32> {
-        &router.ways_back4
+    fn reverse_paths(router: &Router) -> &ReversePaths<u32> {
+        &router.reverse_paths4
     }
 
     fn look_up(router: &mut Router, address: u32) -> Option<NextHop> {
@@ -201,8 +201,8 @@ impl Version for u128 {
         &mut flows.filters6
     }
 
-    fn ways_back(router: &Router) -> &WaysBack<u128> {
-        &router.ways_back6
+    fn reverse_paths(router: &Router) -> &ReversePaths<u128> {
+        &router.reverse_paths6
     }
 
     fn look_up(router: &mut Router, address: u128) -> Option<NextHop> {

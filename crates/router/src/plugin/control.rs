@@ -373,10 +373,10 @@ impl ControlUnit {
             let mut batch = batch.labelled(is_labelled);
             failed = slot.instance.process(now, &mut batch, effects).err();
             (passage.dropped, passage.changed) = (batch.dropped(), batch.changed());
-            let said = batch.take_label_verdicts();
-            if !said.is_empty() && failed.is_none() {
-                relabelled = said.iter().filter(|(_, it)| it.is_change()).count();
-                label_verdicts.extend(said);
+            let verdicts = batch.take_label_verdicts();
+            if !verdicts.is_empty() && failed.is_none() {
+                relabelled = verdicts.iter().filter(|(_, it)| it.is_change()).count();
+                label_verdicts.extend(verdicts);
             }
         }
         if slot.fault.is_some() || failed.is_some() {

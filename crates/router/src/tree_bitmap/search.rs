@@ -176,7 +176,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_processor_is_asked_as_the_standard_library_asks_it() {
+    fn processor_features_agree_with_the_standard_library() {
         extern crate std;
         use std::is_x86_feature_detected as has;
         let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");

@@ -115,7 +115,7 @@ fn survives<A: Hosts>(seed: u64, others: bool) {
 }
 
 #[test]
-fn whatever_comes_limits_hold() {
+fn limits_hold_for_any_messages() {
     for others in [false, true] {
         survives::<u32>(1, others);
         survives::<u128>(2, others);

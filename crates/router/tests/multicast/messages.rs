@@ -19,7 +19,7 @@ fn v6(text: &str) -> u128 {
 }
 
 #[test]
-fn rfc_5771_4_and_rfc_4291_2_7_what_stays_on_the_link() {
+fn rfc_5771_4_and_rfc_4291_2_7_link_scoped_groups() {
     for group in ["224.0.0.1", "224.0.0.255", "198.18.0.1", "255.255.255.255", "240.0.0.1"] {
         assert!(!v4(group).may_forward(), "{group}");
     }
@@ -82,7 +82,7 @@ fn there_and_back<A: Hosts>() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn writing_and_reading_round_trip() {
     there_and_back::<u32>();
     there_and_back::<u128>();
     let oldest = query::<u32>(Version::Oldest, 0, 0);
@@ -113,7 +113,7 @@ fn rfc_3376_4_1_a_general_query() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused() {
+fn invalid_messages_are_refused() {
     let group = u32::group(1);
     let sound = one(RecordKind::Allow, group, &[u32::source(1)]);
     let with = |at: usize, byte: u8| {

@@ -124,7 +124,7 @@ fn rfc_3376_6_6_3_leaves() {
 }
 
 #[test]
-fn rfc_3376_6_6_3_2_sources_are_asked_for_too() {
+fn rfc_3376_6_6_3_2_sources_are_queried_too() {
     let mut port = Port::<u32>::settled(Settings::default());
     let sources: Vec<u32> = (0..12).map(u32::source).collect();
     port.hear(&one(RecordKind::Allow, u32::group(1), &sources));
@@ -233,7 +233,7 @@ fn limits_hold_and_are_counted() {
 }
 
 #[test]
-fn static_groups_are_there_whatever_hosts_say() {
+fn static_groups_are_independent_of_reports() {
     let (group, source) = (u32::group(1), u32::source(1));
     let mut table = GroupTable::new();
     let ports = |table: &GroupTable<u32>, source| table.ports(group, source).collect::<Vec<_>>();

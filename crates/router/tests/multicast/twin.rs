@@ -152,7 +152,7 @@ impl Twin {
 }
 
 /// One message of a host, for the machine and for its twin.
-fn host_says<A: Hosts>(rng: &mut Rng, twins: &mut [Twin]) -> Vec<u8> {
+fn host_message<A: Hosts>(rng: &mut Rng, twins: &mut [Twin]) -> Vec<u8> {
     let number = rng.below(GROUPS);
     let (twin, group) = (&mut twins[number as usize], A::group(number));
     match rng.below(12) {
@@ -180,7 +180,7 @@ fn host_says<A: Hosts>(rng: &mut Rng, twins: &mut [Twin]) -> Vec<u8> {
 }
 
 /// A query of another router with the lowest address.
-fn router_asks<A: Hosts>(rng: &mut Rng, twins: &mut [Twin]) -> Vec<u8> {
+fn router_query<A: Hosts>(rng: &mut Rng, twins: &mut [Twin]) -> Vec<u8> {
     let number = rng.below(GROUPS + 1);
     let is_general = number == GROUPS;
     let sources: Set = (0..rng.below(3) * u64::from(!is_general)).map(|_| rng.below(6)).collect();
@@ -214,12 +214,12 @@ fn agrees<A: Hosts>(seed: u64, is_listening: bool) {
     let (mut wanted, mut unwanted) = (0, 0);
     for step in 0..3_000 {
         if is_listening {
-            let frame = router_asks::<A>(&mut rng, &mut twins);
+            let frame = router_query::<A>(&mut rng, &mut twins);
             membership.receive(now, &frame);
             twins.iter_mut().for_each(|twin| twin.is_listening = true);
         }
         for _ in 0..rng.below(3) {
-            membership.receive(now, &host_says::<A>(&mut rng, &mut twins));
+            membership.receive(now, &host_message::<A>(&mut rng, &mut twins));
         }
         let ticks = rng.below(10) * rng.below(2);
         for _ in 0..ticks {
@@ -252,7 +252,7 @@ fn agrees<A: Hosts>(seed: u64, is_listening: bool) {
 }
 
 #[test]
-fn who_asks_agrees_with_the_tables() {
+fn the_querier_agrees_with_the_tables() {
     for seed in 0..8 {
         agrees::<u32>(seed, false);
         agrees::<u128>(seed, false);
@@ -260,7 +260,7 @@ fn who_asks_agrees_with_the_tables() {
 }
 
 #[test]
-fn who_listens_agrees_with_the_tables() {
+fn the_non_querier_agrees_with_the_tables() {
     for seed in 0..8 {
         agrees::<u32>(seed, true);
         agrees::<u128>(seed, true);

@@ -47,7 +47,7 @@ fn arp_question(target: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_waits_for_a_port_that_goes_down_is_discarded() {
+fn packets_queued_for_a_port_that_goes_down_are_discarded() {
     let mut bench = Bench::new();
     // One waits for an address, forty in the queues of the fabric; a neighbour is known, one is set.
     bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30)));
@@ -140,7 +140,7 @@ fn flows_leave_a_port_that_fails_and_return() {
 }
 
 #[test]
-fn who_has_no_way_but_a_port_that_failed_is_told() {
+fn packets_routed_only_by_a_failed_port_get_net_unreachable() {
     let mut bench = Bench::new();
     set_link(&mut bench, 1, false);
     bench.fail(Point::Port(1));
@@ -238,7 +238,7 @@ fn forwarding_is_switched_off_and_the_router_still_answers() {
 }
 
 #[test]
-fn the_mtu_of_a_port_is_set_within_what_ip_can_use() {
+fn the_mtu_of_a_port_is_limited_to_that_of_ip() {
     let mut bench = Bench::new();
     let mut packet = udp("198.19.0.9", "198.19.1.9", 1_350);
     packet[6] = 0x40;
@@ -246,8 +246,11 @@ fn the_mtu_of_a_port_is_set_within_what_ip_can_use() {
     assert_eq!(bench.pass(0, &frame)[0].0, 1);
     bench.router.set_mtu(1, 1_300).expect("in range");
     let out = bench.pass(0, &frame);
-    let [(0, told)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!((icmp(told), u16::from_be_bytes([told[40], told[41]])), ((3, 4), 1_300));
+    let [(0, icmp_error)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(
+        (icmp(icmp_error), u16::from_be_bytes([icmp_error[40], icmp_error[41]])),
+        ((3, 4), 1_300)
+    );
     for (bytes, why) in
         [(67, PortError::Mtu(67)), (9_217, PortError::Mtu(9_217)), (1_279, PortError::Mtu6(1_279))]
     {

@@ -29,7 +29,7 @@ fn bench() -> Bench {
 }
 
 #[test]
-fn a_filter_of_a_port_is_met_by_what_comes_by_it() {
+fn a_filter_of_a_port_applies_to_packets_received_there() {
     let mut bench = bench();
     for (port, passes) in [(0, 0), (1, 1), (2, 1), (3, 0)] {
         // (By another port than it came by, so that no redirect is due.)
@@ -67,7 +67,7 @@ fn a_shortcut_is_judged_by_the_filters_of_its_port() {
 }
 
 #[test]
-fn flags_are_asked_for_at_the_ports_of_the_filters_that_look_at_them() {
+fn tcp_flags_are_needed_only_at_ports_whose_filters_match_them() {
     let mut packet = udp("198.19.0.9", "198.19.1.9", 16);
     packet[6..8].copy_from_slice(&1u16.to_be_bytes());
     packet[9] = 6;
@@ -82,7 +82,7 @@ fn flags_are_asked_for_at_the_ports_of_the_filters_that_look_at_them() {
 }
 
 #[test]
-fn filters_are_counted_and_their_flow_cache_says_what_it_knew() {
+fn filters_are_counted_and_the_flow_cache_counts_hits() {
     let mut bench = Bench::new();
     let filters = &mut bench.router.tables_mut().filters4;
     assert_eq!((filters.is_empty(), filters.len()), (true, 0));

@@ -116,7 +116,7 @@ fn pass(bench: &mut Bench, port: usize, frames: &[Vec<u8>]) -> Outcome {
 }
 
 #[test]
-fn what_is_common_leaves_as_if_it_had_been_judged() {
+fn the_common_path_agrees_with_the_full_path() {
     let mut rng = Rng::new(23, u32::from_be_bytes(*b"comm"), 0);
     let (mut common, mut judged) = (bench(Mode::Off), bench(Mode::Loose));
     let mut left = 0;

@@ -42,11 +42,11 @@ fn question(port: usize, source: u128, target: u128) -> Vec<u8> {
 
 /// The answer of a host behind `port`, which has `target`, to the router.
 fn answer(port: usize, target: u128, to: u128) -> Vec<u8> {
-    let said =
+    let line =
         Answer { mac: Some(host(port)), is_solicited: true, overrides: true, is_router: false };
     let (frame_to, frame_from) = (mac(port), host(port));
     let envelope = Envelope { frame_to, frame_from, source: target, destination: to };
-    written(Message::Advertisement { target, answer: said }, envelope)
+    written(Message::Advertisement { target, answer: line }, envelope)
 }
 
 /// The messages of neighbour discovery among what left.
@@ -100,15 +100,15 @@ fn two_hosts_talk_without_a_static_entry() {
     // The host behind port 0 solicits its router, from its link-local address.
     let own_host = link_local(host(0));
     let out = messages(&bench.pass(0, &question(0, own_host, address("fd00:0::1"))));
-    let [(0, envelope, Message::Advertisement { answer: said, .. })] = out[..] else {
+    let [(0, envelope, Message::Advertisement { answer: line, .. })] = out[..] else {
         panic!("{out:?}");
     };
     assert_eq!((envelope.destination, envelope.frame_to), (own_host, host(0)));
-    assert!(said.is_solicited && said.is_router && said.mac == Some(mac(0)));
+    assert!(line.is_solicited && line.is_router && line.mac == Some(mac(0)));
     // Its packet waits until the host behind port 1 has answered.
     let packet = udp("fd00:0::9", "fd00:1::9", 30);
-    let asked = bench.pass(0, &framed(0, &packet));
-    let out = messages(&asked);
+    let requested = bench.pass(0, &framed(0, &packet));
+    let out = messages(&requested);
     let [(1, envelope, Message::Solicitation { target, mac: Some(from) })] = out[..] else {
         panic!("{out:?}");
     };
@@ -117,7 +117,7 @@ fn two_hosts_talk_without_a_static_entry() {
         (address("fd00:1::9"), mac(1), address("fd00:1::1"))
     );
     assert_eq!((envelope.destination, envelope.frame_to), solicited_node(target));
-    assert_eq!((asked.len(), bench.router.inside()), (1, 1));
+    assert_eq!((requested.len(), bench.router.inside()), (1, 1));
     let out = bench.pass(1, &answer(1, target, envelope.source));
     let [(1, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!((&frame[..6], frame[21]), (&host(1)[..], 63));
@@ -146,11 +146,11 @@ fn an_address_that_another_has_is_not_used() {
 
 /// The answer of the host behind port 2 when the router probes `target`, which the host has.
 fn objection(target: u128) -> Vec<u8> {
-    let said =
+    let line =
         Answer { mac: Some(host(2)), is_solicited: false, overrides: true, is_router: false };
     let (frame_to, destination) = ([0x33, 0x33, 0, 0, 0, 1], address(ALL_NODES));
     let envelope = Envelope { frame_to, frame_from: host(2), source: target, destination };
-    written(Message::Advertisement { target, answer: said }, envelope)
+    written(Message::Advertisement { target, answer: line }, envelope)
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn an_address_that_another_had_at_a_port_that_is_gone_is_used_elsewhere() {
 }
 
 #[test]
-fn an_address_that_did_not_stand_its_trial_may_be_a_neighbours() {
+fn a_duplicate_address_may_belong_to_a_neighbour() {
     let mut bench = bench();
     let lost = address("fd00:1::1");
     bench.wait(1);
@@ -255,7 +255,7 @@ fn a_ping_within_the_link_is_answered_and_does_not_cross() {
 }
 
 #[test]
-fn what_neighbours_say_is_heard_in_a_flood() {
+fn neighbour_messages_are_processed_during_a_flood() {
     let mut bench = bench();
     bench.wait(1_100);
     let flood = framed(0, &with_hop_limit(udp("198.19.0.9", "198.19.1.9", 30), 1));
@@ -318,7 +318,7 @@ fn a_gateway_may_be_link_local() {
 }
 
 #[test]
-fn who_runs_beside_hears_what_the_router_does_not_answer() {
+fn messages_that_the_router_does_not_answer_are_punted() {
     let mut bench = Bench::with(|plans| {
         plans.ports.iter_mut().for_each(|plan| plan.is_punting = true);
     });

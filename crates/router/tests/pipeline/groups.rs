@@ -48,8 +48,8 @@ fn bench(plan: &MulticastPlan) -> Bench {
     let mut bench = Bench::with(|plans| {
         plans.ports[1..].iter_mut().for_each(|port| port.multicast = Some(plan.clone()));
     });
-    let asked: Vec<usize> = bench.drain().into_iter().map(|(port, _)| port).collect();
-    assert_eq!(asked, [1, 1, 2, 2, 3, 3], "by IGMP and by MLD, and only where multicast is on");
+    let queried: Vec<usize> = bench.drain().into_iter().map(|(port, _)| port).collect();
+    assert_eq!(queried, [1, 1, 2, 2, 3, 3], "by IGMP and by MLD, and only where multicast is on");
     bench
 }
 
@@ -144,7 +144,7 @@ fn a_leaver_gets_none_after_the_last_member_time() {
 }
 
 #[test]
-fn who_leaves_hears_two_questions_a_second_apart() {
+fn a_leave_causes_two_queries_a_second_apart() {
     let mut bench = joined(&FOUR);
     let first = bench.pass(2, &(FOUR.leave)());
     let is_query = |(port, frame): &(usize, Vec<u8>)| *port == 2 && frame[38] == 0x11;
@@ -157,7 +157,7 @@ fn who_leaves_hears_two_questions_a_second_apart() {
 }
 
 #[test]
-fn what_no_port_wants_goes_nowhere() {
+fn packets_to_groups_without_members_are_discarded() {
     for family in FAMILIES {
         let mut bench = bench(&MulticastPlan::default());
         assert!(bench.pass(0, &video(&family, 30)).is_empty());
@@ -215,7 +215,7 @@ fn hop_limits_end_packets_and_thresholds_keep_them_in() {
 }
 
 #[test]
-fn a_narrow_link_gets_pieces_or_its_size_is_told() {
+fn multicast_over_a_small_mtu_is_fragmented_or_reported_as_too_big() {
     for family in FAMILIES {
         let mut bench = Bench::with(|plans| {
             plans.ports[3].mtu_bytes = 1_280;
@@ -246,8 +246,8 @@ fn a_narrow_link_gets_pieces_or_its_size_is_told() {
             assert_eq!(discarded(&bench, 0, Discard::TooBig), 1);
         } else {
             assert_eq!(ports(&family, &out), [1, 2]);
-            let told: Vec<_> = out.iter().filter(|(port, _)| *port == 0).collect();
-            assert!(told.len() == 1 && told[0].1[54] == 2, "{told:?}");
+            let icmp_errors: Vec<_> = out.iter().filter(|(port, _)| *port == 0).collect();
+            assert!(icmp_errors.len() == 1 && icmp_errors[0].1[54] == 2, "{icmp_errors:?}");
         }
     }
 }
@@ -354,7 +354,7 @@ fn packet_of<A: Hosts>(
 
 /// Hosts come and go at random; each packet goes where the memberships say at that moment, once.
 #[test]
-fn copies_are_what_the_memberships_say() {
+fn copies_follow_the_memberships() {
     const KINDS: [RecordKind; 4] =
         [RecordKind::ToExclude, RecordKind::ToInclude, RecordKind::Allow, RecordKind::Block];
     let mut rng = Rng::new(5, u32::from_be_bytes(*b"mgrp"), 0);

@@ -132,7 +132,7 @@ fn the_same_seed_makes_the_same_frames() {
 }
 
 #[test]
-fn an_account_balances_only_where_what_came_is_what_went_and_what_is_here() {
+fn an_account_balances_only_if_input_equals_output_and_backlog() {
     let account = Account {
         received: 1_000,
         injected: 200,

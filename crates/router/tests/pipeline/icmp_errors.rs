@@ -57,7 +57,7 @@ fn broadcasts_of_every_port_are_known() {
 }
 
 #[test]
-fn what_is_for_one_host_but_sent_to_all_at_the_link_goes_nowhere() {
+fn unicast_packets_in_broadcast_frames_are_discarded() {
     let mut bench = Bench::new();
     for packet in [udp("198.19.0.9", "198.19.1.9", 30), udp("fd00:10::9", "fd00:11::9", 30)] {
         let mut frame = framed(0, &packet);
@@ -83,7 +83,7 @@ fn an_error_is_from_the_port_that_it_leaves_by() {
 }
 
 #[test]
-fn a_port_without_an_address_speaks_with_that_of_another() {
+fn a_port_without_an_address_uses_that_of_another() {
     let mut bench = Bench::with(|plans| {
         plans.ports[3].addresses6.clear();
         plans.ports[3].link_local = Some(link_local(mac(3)));
@@ -101,7 +101,7 @@ fn a_port_without_an_address_speaks_with_that_of_another() {
 }
 
 #[test]
-fn an_error_to_whom_there_is_no_way_is_counted() {
+fn an_error_to_an_unreachable_sender_is_counted() {
     let mut bench = Bench::new();
     let packet = with_hop_limit(udp("198.51.7.9", "198.19.1.9", 30), 1);
     assert!(bench.pass(0, &framed(0, &packet)).is_empty());
@@ -109,7 +109,7 @@ fn an_error_to_whom_there_is_no_way_is_counted() {
 }
 
 #[test]
-fn a_host_is_told_of_the_router_it_should_have_asked() {
+fn a_redirect_names_the_better_router() {
     let own_host = Ipv4Addr::new(198, 18, 0, 50);
     let known = |bench: &mut Bench| {
         let table = &mut bench.router.port_mut(0).arp_mut().table;
@@ -120,11 +120,14 @@ fn a_host_is_told_of_the_router_it_should_have_asked() {
     let packet = udp("198.18.0.50", "198.19.0.9", 30);
     let mut out = bench.pass(0, &framed(0, &packet));
     out.sort_by_key(|(_, frame)| frame[23]);
-    let [(0, told), (0, forwarded)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!((icmp(told), &told[38..42]), ((5, 1), &[198, 18, 0, 2][..]));
-    assert_eq!((source(told), &told[30..34]), (ip("198.18.0.1"), &own_host.octets()[..]));
-    assert_eq!((&told[..6], &forwarded[..6]), (&host(9)[..], &host(0)[..]));
-    assert!(told.windows(packet.len()).any(|some| some == packet), "quoted as it came");
+    let [(0, icmp_error), (0, forwarded)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((icmp(icmp_error), &icmp_error[38..42]), ((5, 1), &[198, 18, 0, 2][..]));
+    assert_eq!(
+        (source(icmp_error), &icmp_error[30..34]),
+        (ip("198.18.0.1"), &own_host.octets()[..])
+    );
+    assert_eq!((&icmp_error[..6], &forwarded[..6]), (&host(9)[..], &host(0)[..]));
+    assert!(icmp_error.windows(packet.len()).any(|some| some == packet), "quoted as it came");
     // No redirect for a sender of another network, for a source route, or where the way is straight.
     let across = framed(0, &udp("198.19.0.7", "198.19.0.9", 30));
     assert_eq!(bench.pass(0, &across).len(), 1);
@@ -138,7 +141,7 @@ fn a_host_is_told_of_the_router_it_should_have_asked() {
 }
 
 #[test]
-fn who_may_not_pass_is_told_so_unless_switched_off() {
+fn prohibited_packets_are_answered_unless_switched_off() {
     let packets = [
         framed(0, &udp("198.19.0.9", "198.51.3.1", 30)),
         framed(0, &udp("fd00:10::9", "fd00:51::1", 30)),
@@ -149,16 +152,16 @@ fn who_may_not_pass_is_told_so_unless_switched_off() {
         bench.route4("198.51.3.0/24", next);
         bench.route6("fd00:51::/32", next);
         bench.renew();
-        let told = packets
+        let icmp_error = packets
             .each_ref()
             .map(|packet| bench.pass(0, packet).first().map(|(_, frame)| icmp(frame)));
-        assert_eq!(told, expected);
+        assert_eq!(icmp_error, expected);
         assert_eq!(bench.router.ports()[0].discards().of(Discard::Rejected), 2);
     }
 }
 
 #[test]
-fn who_is_filtered_is_told_so_if_asked_for() {
+fn denied_packets_are_answered_only_if_configured() {
     for (tells, expected) in [(true, Some((3, 13))), (false, None)] {
         let mut bench = Bench::with(|plans| plans.router.rfc1812.tells_denied = tells);
         let rule = Rule::any(1, Action::Deny);
@@ -203,7 +206,7 @@ fn hide_flags(from: &str, to: &str) {
 }
 
 #[test]
-fn only_dont_fragment_is_told_as_too_big() {
+fn only_dont_fragment_causes_a_too_big_message() {
     // A fragment so far behind that its pieces would wrap around: no smaller packet would help.
     let mut packet = udp("198.19.0.9", "198.19.1.9", 1_600);
     packet[6..8].copy_from_slice(&(8_190u16 | 0x2000).to_be_bytes());
@@ -236,7 +239,7 @@ fn the_limits_and_the_time_to_live_of_messages_can_be_set() {
 }
 
 #[test]
-fn who_sends_from_a_link_local_address_is_told_where_its_scope_ends() {
+fn a_link_local_source_beyond_its_link_gets_beyond_scope() {
     let mut bench = Bench::new();
     let sender: u128 = 0xfe80 << 112 | 9;
     let table = bench.router.port_mut(0).neighbours6_mut();

@@ -10,6 +10,7 @@ mod frames;
 mod groups;
 mod hostile;
 mod icmp_errors;
+mod messages;
 mod options;
 mod own;
 mod plugin_batches;
@@ -22,7 +23,6 @@ mod reverse;
 mod shortcut;
 mod signalling;
 mod storm;
-mod words;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -75,7 +75,7 @@ pub fn answer(request: &ArpPacket) -> ([u8; 64], usize) {
 }
 
 #[test]
-fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
+fn an_unknown_neighbour_is_resolved_while_the_packet_waits() {
     let mut bench = Bench::new();
     let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30)));
     let [(2, frame)] = &out[..] else { panic!("{out:?}") };
@@ -90,7 +90,7 @@ fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
 }
 
 #[test]
-fn of_many_packets_for_an_unknown_neighbour_the_last_wait_and_nobody_is_told() {
+fn the_last_packets_for_an_unknown_neighbour_wait_and_the_others_are_dropped_silently() {
     let mut bench = Bench::new();
     let mut request = None;
     for number in 0..100 {
@@ -106,20 +106,20 @@ fn of_many_packets_for_an_unknown_neighbour_the_last_wait_and_nobody_is_told() {
 }
 
 #[test]
-fn nobody_who_answers_is_host_unreachable() {
+fn a_neighbour_that_does_not_answer_is_host_unreachable() {
     let mut bench = Bench::new();
     bench.receive(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30)));
-    let mut told = None;
+    let mut icmp_error = None;
     for _ in 0..200 {
         bench.now += nilometer_wire::Span::from_nanos(50_000_000);
-        told = told.or(bench.drain().into_iter().find(|(port, _)| *port == 0));
+        icmp_error = icmp_error.or(bench.drain().into_iter().find(|(port, _)| *port == 0));
     }
-    assert_eq!(icmp(&told.expect("a message").1), (3, 1));
+    assert_eq!(icmp(&icmp_error.expect("a message").1), (3, 1));
     assert_eq!(bench.router.ports()[0].discards().of(Discard::Unresolved), 1);
 }
 
 #[test]
-fn who_is_at_its_end_is_told() {
+fn an_expired_hop_limit_is_answered() {
     for ((from, to), expected) in FAMILIES.into_iter().zip([(11, 0), (3, 0)]) {
         for hop_limit in [0, 1] {
             let mut bench = Bench::new();
@@ -134,7 +134,7 @@ fn who_is_at_its_end_is_told() {
 }
 
 #[test]
-fn routes_that_lead_nowhere_say_so_or_keep_silent() {
+fn unusable_routes_are_answered_or_dropped_silently() {
     let mut bench = Bench::new();
     let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.51.0.1", 30)));
     assert_eq!(icmp(&out[0].1), (3, 0), "no route");
@@ -155,7 +155,7 @@ fn routes_that_lead_nowhere_say_so_or_keep_silent() {
 }
 
 #[test]
-fn a_packet_too_big_goes_in_pieces_or_its_sender_is_told() {
+fn a_packet_too_big_is_fragmented_or_answered() {
     let frame = |bytes: usize, dont: bool| {
         let mut packet = udp("198.19.0.9", "198.19.1.9", bytes);
         packet[6] = if dont { 0x40 } else { 0 };
@@ -163,8 +163,11 @@ fn a_packet_too_big_goes_in_pieces_or_its_sender_is_told() {
     };
     let mut bench = Bench::new();
     let out = bench.pass(0, &frame(1_600, true));
-    let [(0, told)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!((icmp(told), u16::from_be_bytes([told[40], told[41]])), ((3, 4), 1_500));
+    let [(0, icmp_error)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(
+        (icmp(icmp_error), u16::from_be_bytes([icmp_error[40], icmp_error[41]])),
+        ((3, 4), 1_500)
+    );
     let out = bench.pass(0, &frame(1_600, false));
     assert_eq!(
         out.iter().map(|(port, frame)| (*port, frame.len())).collect::<Vec<_>>(),

@@ -71,7 +71,7 @@ fn an_echo_reply_records_the_port_it_leaves_by() {
 }
 
 #[test]
-fn a_timestamp_says_that_it_is_no_time_of_day() {
+fn a_timestamp_is_marked_as_nonstandard_time() {
     let options = [68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     let packet = with_options("198.19.0.9", "198.19.2.9", &options, 30);
     let mut bench = Bench::new();
@@ -99,7 +99,7 @@ fn a_packet_that_goes_no_further_is_quoted_with_its_options_as_they_came() {
 }
 
 #[test]
-fn a_packet_with_options_goes_in_pieces_that_keep_what_they_must() {
+fn fragments_keep_the_options_that_must_be_copied() {
     let options = [[7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1], [130, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]];
     let packet = with_options("198.19.0.9", "198.19.2.9", &options.concat(), 1_800);
     let out = Bench::new().pass(0, &framed(0, &packet));
@@ -109,7 +109,7 @@ fn a_packet_with_options_goes_in_pieces_that_keep_what_they_must() {
 }
 
 #[test]
-fn a_source_route_is_refused_unless_asked_for() {
+fn a_source_route_is_refused_by_default() {
     let route = [LOOSE, 7, 4, 198, 19, 2, 9];
     for to in ["198.18.1.1", "198.19.1.9"] {
         let mut bench = Bench::new();
@@ -120,7 +120,7 @@ fn a_source_route_is_refused_unless_asked_for() {
 }
 
 #[test]
-fn a_source_route_is_followed_if_asked_for() {
+fn a_source_route_is_followed_if_configured() {
     // Addressed to the router: it is sent to the next address, which the router's address on that
     // link replaces.
     let route = [LOOSE, 11, 4, 198, 19, 2, 9, 198, 19, 3, 9];
@@ -163,7 +163,7 @@ fn a_strict_route_needs_a_neighbour_next() {
 }
 
 #[test]
-fn a_source_route_to_what_is_no_host_to_forward_to_has_failed() {
+fn a_source_route_to_an_unforwardable_address_fails() {
     for next in [
         [255, 255, 255, 255],
         [127, 0, 0, 1],
@@ -181,27 +181,27 @@ fn a_source_route_to_what_is_no_host_to_forward_to_has_failed() {
             let route = [&[kind, 7, 4], &next[..]].concat();
             let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
             let out = bench.pass(0, &framed(0, &packet));
-            let [(0, told)] = &out[..] else { panic!("{next:?}: {out:?}") };
-            assert_eq!(icmp(told), (3, 5), "{next:?}");
+            let [(0, icmp_error)] = &out[..] else { panic!("{next:?}: {out:?}") };
+            assert_eq!(icmp(icmp_error), (3, 5), "{next:?}");
         }
         assert_eq!(bench.router.ports()[0].discards().of(Discard::Options), 2);
     }
 }
 
 #[test]
-fn a_source_route_to_a_neighbour_that_does_not_answer_has_failed() {
+fn a_source_route_to_a_neighbour_that_does_not_answer_fails() {
     let mut bench = follower();
     let route = [LOOSE, 7, 4, 198, 18, 2, 77];
     let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
     bench.receive(0, &framed(0, &packet));
     // It waits for an address that no neighbour supplies; the next finds that none did.
-    let mut told = Vec::new();
-    while told.is_empty() {
+    let mut icmp_error = Vec::new();
+    while icmp_error.is_empty() {
         bench.now += Span::from_nanos(50_000_000);
-        told = bench.drain();
-        told.retain(|(port, _)| *port == 0);
+        icmp_error = bench.drain();
+        icmp_error.retain(|(port, _)| *port == 0);
     }
-    assert_eq!(icmp(&told[0].1), (3, 1));
+    assert_eq!(icmp(&icmp_error[0].1), (3, 1));
     let out = bench.pass(0, &framed(0, &packet));
     let [(0, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!(icmp(frame), (3, 5));
@@ -222,7 +222,7 @@ fn an_address_of_the_router_without_a_route_is_a_step_of_a_source_route() {
 }
 
 #[test]
-fn a_source_route_at_its_end_is_for_who_runs_beside() {
+fn a_source_route_at_its_end_is_punted() {
     let mut bench = Bench::with(|plans| {
         plans.router.rfc1812.source_routing = SourceRouting::Follow;
         plans.ports[0].is_punting = true;
@@ -238,7 +238,7 @@ fn a_source_route_at_its_end_is_for_who_runs_beside() {
 }
 
 #[test]
-fn unknown_options_of_ipv6_say_what_becomes_of_the_packet() {
+fn unknown_ipv6_options_decide_the_fate_of_the_packet() {
     const HOP_BY_HOP: u8 = 0;
     for to in ["fd00:11::9", "fd00:1::1"] {
         for (upper, expected) in [(1, None), (2, Some((4, 2))), (3, Some((4, 2)))] {
@@ -279,14 +279,14 @@ fn destination_options_are_read_where_they_arrive() {
             };
             let out: Vec<_> =
                 pieces.iter().flat_map(|piece| bench.pass(0, &framed(0, piece))).collect();
-            let told = out.first().map(|(_, frame)| {
+            let icmp_error = out.first().map(|(_, frame)| {
                 assert_eq!(frame[20] == ICMPV6 && frame[54] == 4, upper > 1);
                 match frame[20] {
                     ICMPV6 => icmp(frame),
                     _ => (129, 0), // in pieces
                 }
             });
-            assert_eq!(told, expected, "class {upper}, {bytes} bytes");
+            assert_eq!(icmp_error, expected, "class {upper}, {bytes} bytes");
             if upper > 1 {
                 assert_eq!(out[0].1[58..62], [0, 0, 0, 42], "at the option");
             }

@@ -106,7 +106,7 @@ fn the_largest_reply_is_discarded_if_there_is_no_way_back() {
 }
 
 #[test]
-fn a_piece_that_never_comes_is_told_after_a_minute() {
+fn an_incomplete_datagram_is_answered_after_a_minute() {
     for ((request, _), expected) in requests(4_000).into_iter().zip([(11, 1), (3, 1)]) {
         let mut bench = Bench::new();
         let pieces = cut(&request);
@@ -183,7 +183,7 @@ fn an_address_without_a_local_route_is_the_routers_all_the_same() {
 }
 
 #[test]
-fn who_asks_for_what_is_not_here_is_told() {
+fn unreachable_ports_and_protocols_of_the_router_are_answered() {
     let sctp = |from, to| build::ip_packet(ip(from), ip(to), 132, vec![0; 20]);
     for (packet, expected) in [
         (udp("198.19.0.9", "198.18.1.1", 30), Some((3, 3))),
@@ -202,10 +202,10 @@ fn who_asks_for_what_is_not_here_is_told() {
         if expected == Some((4, 1)) {
             assert_eq!(out[0].1[58..62], [0, 0, 0, 6], "at the protocol's number");
         }
-        if let Some((_, told)) = out.first()
+        if let Some((_, icmp_error)) = out.first()
             && packet[0] >> 4 == 6
         {
-            assert_eq!(told[22..38], packet[24..40], "from the address that was asked");
+            assert_eq!(icmp_error[22..38], packet[24..40], "from the address that was asked");
         }
     }
 }
@@ -249,7 +249,7 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
     {
         for is_punting in [false, true] {
             let mut bench = Bench::with(|plans| plans.ports[0].is_punting = is_punting);
-            let beside = bench.way(Hop::Beside);
+            let beside = bench.way(Hop::KernelLink);
             bench.route4("0.0.0.0/0", beside);
             bench.route6("::/0", beside);
             bench.renew();
@@ -260,8 +260,8 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
             }
             for packet in &packets {
                 let out = bench.pass(0, &framed(0, packet));
-                let told = out.first().map(|(_, frame)| icmp(frame));
-                assert_eq!(told, (!is_punting).then_some(expected), "to {to}");
+                let icmp_error = out.first().map(|(_, frame)| icmp(frame));
+                assert_eq!(icmp_error, (!is_punting).then_some(expected), "to {to}");
                 let punted = bench.router.poll_punted(0);
                 assert_eq!(punted.is_some(), is_punting, "to {to}");
                 punted.into_iter().for_each(|place| bench.memory.give(place));
@@ -273,7 +273,7 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
 }
 
 #[test]
-fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() {
+fn packets_routed_to_a_kernel_link_outside_a_batch_are_punted_as_well() {
     let mut bench = Bench::with(|plans| {
         plans.router.rfc1812.source_routing = SourceRouting::Follow;
         plans.ports[0].is_punting = true;
@@ -288,10 +288,10 @@ fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() 
         packets
     };
     let by_port = Hop::Via { port: 2, gateway: Some(ip("198.18.2.2")) };
-    let hops = [by_port, Hop::Beside].map(|hop| Member { hop, weight: 1 });
+    let hops = [by_port, Hop::KernelLink].map(|hop| Member { hop, weight: 1 });
     let both = bench.hops.define(&hops).expect("room");
     bench.route4("198.51.0.0/16", both);
-    let beside = bench.way(Hop::Beside);
+    let beside = bench.way(Hop::KernelLink);
     bench.route4("198.52.0.0/16", beside);
     bench.renew();
     // Pieces know their addresses alone: those of a packet that went by the port may go beside.
@@ -338,22 +338,22 @@ fn link_local_neighbours_of_ipv4_are_answered_and_not_forwarded() {
     let denied = Rule { destination: denied, ..Rule::any(1, Action::Deny) };
     bench.router.tables_mut().filters4.insert(RuleId(1), denied).expect("room");
     bench.renew();
-    let mut told = |port: usize, packet: Vec<u8>| {
+    let mut icmp_error = |port: usize, packet: Vec<u8>| {
         let out = bench.pass(port, &framed(port, &packet));
         out.first().map(|(port, frame)| (*port, icmp(frame)))
     };
     for port in [1, 3] {
         let (from, to) = (format!("169.254.{port}.9"), format!("169.254.{port}.1"));
-        assert_eq!(told(port, echo(&from, &to, 9)), Some((port, (0, 0))));
-        assert_eq!(told(port, udp(&from, &to, 30)), Some((port, (3, 3))));
-        assert_eq!(told(port, udp(&from, "203.9.9.9", 30)), Some((port, (3, 13))));
+        assert_eq!(icmp_error(port, echo(&from, &to, 9)), Some((port, (0, 0))));
+        assert_eq!(icmp_error(port, udp(&from, &to, 30)), Some((port, (3, 3))));
+        assert_eq!(icmp_error(port, udp(&from, "203.9.9.9", 30)), Some((port, (3, 13))));
     }
     // Of the link of port 0 none is such a network.
-    assert_eq!(told(0, echo("169.254.0.9", "198.18.0.1", 9)), None);
-    assert_eq!(told(0, udp("169.254.0.9", "203.9.9.9", 30)), None);
+    assert_eq!(icmp_error(0, echo("169.254.0.9", "198.18.0.1", 9)), None);
+    assert_eq!(icmp_error(0, udp("169.254.0.9", "203.9.9.9", 30)), None);
     let refused = [("169.254.3.9", "198.19.1.9"), ("169.254.3.9", "198.18.1.1")];
     for (from, to) in refused.into_iter().chain([("169.254.255.255", "169.254.3.1")]) {
-        assert_eq!(told(3, udp(from, to, 30)), None, "{from} to {to}");
+        assert_eq!(icmp_error(3, udp(from, to, 30)), None, "{from} to {to}");
     }
     assert_eq!(bench.router.ports()[3].discards().of(Discard::MartianSource), 3);
 }

@@ -134,7 +134,7 @@ fn a_batch_fares_as_its_packets_one_by_one() {
 /// (A packet that leaves with a wrong checksum shows that nothing has checked it: a plugin that silently corrupts
 /// packets is faulty, and only native code can be.)
 #[test]
-fn what_is_not_noted_as_changed_is_not_read_again() {
+fn packets_not_marked_as_changed_are_not_parsed_again() {
     for (noted, left) in [(None, 3), (Some(1), 2)] {
         let mut bench = Bench::with(|plans| plans.router.fabric.variant = None);
         enter(&mut bench, "spoiler", move |batch| {

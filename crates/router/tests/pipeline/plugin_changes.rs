@@ -133,9 +133,9 @@ fn a_thousand_changes_under_load_lose_and_reorder_nothing() {
 }
 
 /// Always requests to be called at once.
-struct Hasty(Arc<AtomicU64>);
+struct AlwaysDue(Arc<AtomicU64>);
 
-impl Instance for Hasty {
+impl Instance for AlwaysDue {
     fn process(&mut self, _: Time, _: &mut Batch<'_>, _: &mut Effects) -> Result<(), Fault> {
         Ok(())
     }
@@ -160,7 +160,7 @@ fn a_timer_that_is_always_due_is_served_ten_times_a_millisecond() {
         engine: Engine::Native,
         seen_bytes: 0,
     };
-    let hasty = Box::new(Hasty(Arc::clone(&calls)));
+    let hasty = Box::new(AlwaysDue(Arc::clone(&calls)));
     bench.router.plugins_mut().add("hasty", class, hasty, OnFault::Drop).expect("room");
     bench.drain(); // a millisecond
     assert_eq!(calls.load(Ordering::Relaxed), 10);

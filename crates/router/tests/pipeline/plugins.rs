@@ -216,7 +216,7 @@ fn a_changed_destination_is_classified_and_looked_up_again() {
 }
 
 #[test]
-fn plugins_that_send_a_packet_in_circles_are_broken_after_four_chains() {
+fn packets_that_loop_between_plugins_are_dropped_after_four_chains() {
     let mut bench = Bench::new();
     for number in 0..5u8 {
         let name = format!("{number}");
@@ -281,7 +281,7 @@ fn the_instances_of_a_chain_work_in_its_order_and_may_be_in_several() {
 }
 
 #[test]
-fn one_that_fails_is_cut_off_and_its_flow_goes_on_as_its_policy_says() {
+fn a_failing_plugin_is_disabled_and_its_flow_follows_the_fault_policy() {
     for (on_fault, passes) in [(OnFault::Drop, 0), (OnFault::Bypass, 1)] {
         let mut bench = Bench::new();
         let mut left = 2;
@@ -323,7 +323,7 @@ fn one_that_fails_is_cut_off_and_its_flow_goes_on_as_its_policy_says() {
 }
 
 #[test]
-fn what_is_emitted_is_looked_up_and_leaves() {
+fn emitted_packets_are_looked_up_and_leave() {
     let mut bench = Bench::new();
     add(&mut bench, "twice", OnFault::Drop, |packet, effects| {
         assert!(effects.emit(packet), "a clone");
@@ -419,7 +419,7 @@ fn filters_of_an_output_deny_and_hand_packets_to_plugins() {
 }
 
 #[test]
-fn what_was_looked_up_again_meets_no_more_filters_even_if_it_waits() {
+fn packets_looked_up_again_skip_output_filters_even_after_waiting() {
     let mut bench = Bench::new();
     add(&mut bench, "away", OnFault::Drop, |packet, _| {
         send_to(packet, [198, 18, 3, 77]);

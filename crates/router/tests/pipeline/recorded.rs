@@ -85,7 +85,7 @@ fn loaded(plans: &mut Plans) {
 /// Filters of both families, equal-cost paths, rejecting routes, and a reverse path.
 fn furnish(bench: &mut Bench) {
     let (unreachable, prohibited) = (Rejection::Unreachable, Rejection::Prohibited);
-    let ways = [Hop::Reject(unreachable), Hop::Reject(prohibited), Hop::Blackhole, Hop::Beside];
+    let ways = [Hop::Reject(unreachable), Hop::Reject(prohibited), Hop::Blackhole, Hop::KernelLink];
     for (number, next) in ways.map(|hop| bench.way(hop)).into_iter().enumerate() {
         bench.route4(&format!("198.19.{}.{}/32", number % PORTS, 9 + number), next);
         bench.route6(&format!("fd00:1{}::{}/128", number % PORTS, 9 + number), next);
@@ -272,7 +272,7 @@ fn record(scene: &Scene, table: &mut String) {
 }
 
 #[test]
-fn what_is_done_with_frames_of_chance_is_recorded() {
+fn random_frames_fare_as_recorded() {
     let mut table = String::new();
     for scene in &SCENES {
         record(scene, &mut table);

@@ -179,7 +179,7 @@ fn a_reserved_flow_is_pinned_to_its_route_until_it_is_released() {
 }
 
 #[test]
-fn no_reservation_passes_what_a_filter_denies() {
+fn a_reservation_does_not_override_a_deny_filter() {
     let mut bench = bench(|_| ());
     reserve(&mut bench, None);
     let frame = framed(0, &udp("198.19.0.9", "198.19.1.9", 100));
@@ -191,7 +191,7 @@ fn no_reservation_passes_what_a_filter_denies() {
 }
 
 #[test]
-fn what_waits_in_a_reserved_queue_goes_on_when_its_contract_ends() {
+fn packets_in_a_reserved_queue_are_sent_when_its_contract_ends() {
     let mut bench = bench(|_| ());
     reserve(&mut bench, None);
     let frame = framed(0, &udp("198.19.0.9", "198.19.1.9", 1_000));

@@ -43,25 +43,25 @@ fn any_known_route_is_feasible() {
     bench.route4("198.51.7.0/24", longer);
     bench.renew();
     let prefix: Prefix<u32> = "198.51.0.0/16".parse().expect("a prefix");
-    bench.router.ways_back4_mut().set_others(prefix, best, &[0]).expect("room");
+    bench.router.reverse_paths4_mut().set_others(prefix, best, &[0]).expect("room");
     let (loose, all) = ([Mode::Off, Mode::Loose, Mode::LooseWithoutDefault], MODES);
     let feasible = [Mode::Off, Mode::Feasible, Mode::Loose, Mode::LooseWithoutDefault];
     assert_eq!(passing(&mut bench, 2, "198.51.0.9"), all, "the best");
     assert_eq!(passing(&mut bench, 0, "198.51.0.9"), feasible, "another");
     assert_eq!(passing(&mut bench, 3, "198.51.0.9"), loose, "none");
     assert_eq!(passing(&mut bench, 0, "198.51.7.9"), loose, "a longer prefix has no other");
-    bench.router.ways_back4_mut().set_others(prefix, best, &[]).expect("room");
+    bench.router.reverse_paths4_mut().set_others(prefix, best, &[]).expect("room");
     assert_eq!(passing(&mut bench, 0, "198.51.0.9"), loose, "not any more");
 }
 
 #[test]
-fn the_default_route_is_told_from_others() {
+fn the_default_route_is_distinguished_from_others() {
     let mut bench = Bench::new();
-    let nobody = [Mode::Off];
-    assert_eq!(passing(&mut bench, 0, "198.51.0.9"), nobody, "no route at all");
+    let only_off = [Mode::Off];
+    assert_eq!(passing(&mut bench, 0, "198.51.0.9"), only_off, "no route at all");
     let default = via(&mut bench, 2);
     bench.renew();
-    bench.router.ways_back4_mut().set_default(Some(default));
+    bench.router.reverse_paths4_mut().set_default(Some(default));
     let but_last = [Mode::Off, Mode::Strict, Mode::Feasible, Mode::Loose];
     assert_eq!(passing(&mut bench, 2, "198.51.0.9"), but_last);
     assert_eq!(passing(&mut bench, 0, "198.51.0.9"), [Mode::Off, Mode::Loose]);
@@ -71,7 +71,7 @@ fn the_default_route_is_told_from_others() {
     assert!(matches!(out[..], [(2, _)]), "{out:?}");
     let expired = crate::bench::with_hop_limit(udp("198.51.0.9", "198.19.1.9", 30), 1);
     assert!(matches!(bench.pass(0, &framed(0, &expired))[..], [(2, _)]));
-    bench.router.ways_back4_mut().set_default(None);
+    bench.router.reverse_paths4_mut().set_default(None);
     let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.51.0.9", 30)));
     assert_eq!(out.first().map(|(_, frame)| crate::icmp(frame)), Some((3, 0)));
 }

@@ -9,7 +9,7 @@ use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::hop;
 use nilometer_router::forward::urpf::Mode;
-use nilometer_router::memory::{GiveBack, Memory, Ticket};
+use nilometer_router::memory::{Memory, ReturnBuffers, Ticket};
 use nilometer_router::neighbour::Given;
 use nilometer_router::pipeline::shortcut::Shortcut;
 use nilometer_router::{AnyKey, Header, Key, header};
@@ -81,7 +81,7 @@ impl Change {
 
     pub fn make(&self, bench: &mut Bench) {
         let (now, router, memory) = (bench.now, &mut bench.router, &mut bench.memory);
-        let mut drops = GiveBack(memory);
+        let mut drops = ReturnBuffers(memory);
         match self.clone() {
             Change::Queueing(variant, rate) => {
                 let shape = SwitchShape::new(PORTS, 2.0, rate, Span::from_nanos(500_000));
@@ -119,14 +119,14 @@ impl Change {
 /// The configuration that the changes requested: the rule of shortcuts once more, from the test's own
 /// record.
 #[derive(Clone, Debug)]
-struct Asked {
+struct RequestedState {
     queueing: bool,
     disciplines: [bool; PORTS],
     rates: [bool; PORTS],
     delays: [bool; PORTS],
 }
 
-impl Asked {
+impl RequestedState {
     fn hear(&mut self, change: &Change) {
         match *change {
             Change::Queueing(variant, _) => self.queueing = variant.is_some(),
@@ -282,16 +282,17 @@ fn a_router_that_offloads_does_the_same_under_configurations_of_chance() {
         let mut rng = Rng::new(29, u32::from_be_bytes(*b"offl"), number);
         let mut plain = bench();
         let mut fast = Offloading { bench: bench(), granted: BTreeMap::new() };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let none = [false; PORTS];
-        let mut asked = Asked { queueing: false, disciplines: none, rates: none, delays: none };
+        let mut requested =
+            RequestedState { queueing: false, disciplines: none, rates: none, delays: none };
         for _ in 0..CHANGES {
             let change = Change::draw(&mut rng);
             change.make(&mut plain);
             change.make(&mut fast.bench);
             fast.granted.clear();
-            asked.hear(&change);
-            told.push(change);
+            requested.hear(&change);
+            reported.push(change);
             for packet_number in 0..PACKETS {
                 let (input, frame) = packet(&mut rng);
                 plain.receive(input, &frame);
@@ -300,7 +301,10 @@ fn a_router_that_offloads_does_the_same_under_configurations_of_chance() {
                 let found = match by_shortcut {
                     Some(out) => {
                         taken += 1;
-                        assert!(!asked.is_met(out.0), "past what {asked:?} asks for: {told:?}");
+                        assert!(
+                            !requested.is_met(out.0),
+                            "past what {requested:?} asks for: {reported:?}"
+                        );
                         let mut found = step(&mut fast.bench);
                         found.push(out);
                         found
@@ -322,12 +326,12 @@ fn a_router_that_offloads_does_the_same_under_configurations_of_chance() {
                 assert!(
                     found == expected,
                     "configuration {number}, packet {packet_number} from port {input}: with shortcuts \
-                     (port, bytes) {:?} left, without {:?}, after {told:?}",
+                     (port, bytes) {:?} left, without {:?}, after {reported:?}",
                     short(&found),
                     short(&expected)
                 );
             }
-            assert_eq!(counted(&fast.bench), counted(&plain), "{number}: {told:?}");
+            assert_eq!(counted(&fast.bench), counted(&plain), "{number}: {reported:?}");
         }
         let account = fast.bench.router.account();
         assert_eq!(account.received, plain.router.account().received);

@@ -54,7 +54,7 @@ fn rsvp_for_routers_goes_to_the_control_processor_and_no_further() {
 }
 
 #[test]
-fn what_the_control_processor_does_not_take_is_counted() {
+fn packets_not_taken_by_the_control_processor_are_counted() {
     let mut bench = Bench::new();
     bench.router.set_signalling(true);
     let frame = framed(0, &rsvp(FAMILIES[0][0], FAMILIES[0][1], true));

@@ -90,7 +90,7 @@ struct Outcome {
 }
 
 #[test]
-fn whatever_comes_nothing_vanishes() {
+fn packets_are_conserved_under_any_traffic() {
     let Outcome { bench, sent, sound } = storm(0);
     assert!(sent > 20_000 && sound > 20_000, "{sent} sent, {sound} of them IP");
     let records = |port| bench.router.membership4(port).map_or(0, |there| there.ledger().records);
@@ -98,7 +98,7 @@ fn whatever_comes_nothing_vanishes() {
 }
 
 #[test]
-fn whatever_changes_nothing_vanishes() {
+fn packets_are_conserved_under_any_change() {
     let Outcome { bench, sent, sound } = storm(60);
     assert!(sent > 5_000 && sound > 5_000, "{sent} sent, {sound} of them IP");
     let down: u64 =

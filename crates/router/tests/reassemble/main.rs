@@ -14,7 +14,7 @@ use nilometer_wire::build;
 use nilometer_wire::checksum::{internet_checksum, ipv4_header_checksum_ok, transport_checksum_ok};
 use nilometer_wire::time::{Span, Time};
 
-use twin::{Naive, Told};
+use twin::{FragmentFields, Naive};
 
 const PURPOSE: u32 = u32::from_be_bytes(*b"reas");
 
@@ -148,7 +148,7 @@ fn rfc_5722_overlapping_fragments_drop_the_datagram() {
 }
 
 #[test]
-fn sixty_seconds_after_the_first_the_sender_is_told() {
+fn reassembly_times_out_sixty_seconds_after_the_first_fragment() {
     let mut rng = Rng::new(2, PURPOSE, 0);
     let whole = ipv4(1, 3_000, &mut rng);
     let pieces: Vec<Vec<u8>> = Fragments::of(&whole, 1_500).expect("cut").collect();
@@ -168,7 +168,7 @@ fn sixty_seconds_after_the_first_the_sender_is_told() {
 }
 
 #[test]
-fn what_cannot_be_a_fragment_is_dropped() {
+fn invalid_fragments_are_dropped() {
     let mut rng = Rng::new(3, PURPOSE, 0);
     let mut table = Reassembler::new(Settings::default());
     let mut dropped = |packet: &[u8]| match table.push(Time::ZERO, 7, packet) {
@@ -261,13 +261,13 @@ fn hostile_fragments_make_sound_packets_or_none() {
 }
 
 /// A fragment of one of few datagrams, so that many collide.
-fn some_fragment(rng: &mut Rng) -> Told {
+fn some_fragment(rng: &mut Rng) -> FragmentFields {
     let is_v6 = rng.below(2) == 0;
     let mut below = |bound: u64| rng.below(bound) as usize;
     let start = 8 * below(5);
     let bytes = [8, 8, 8, 16, 16, 24, 0, 5][below(8)];
     let content = u8::from(below(20) == 0);
-    Told {
+    FragmentFields {
         is_v6,
         source: below(4) * below(2),
         destination: below(4) * below(2),
@@ -281,7 +281,7 @@ fn some_fragment(rng: &mut Rng) -> Told {
 }
 
 #[test]
-fn whatever_comes_is_put_together_as_the_rules_say() {
+fn random_fragments_are_reassembled_as_by_the_naive_twin() {
     let mut rng = Rng::new(6, PURPOSE, 0);
     let mut wholes = [0; 2];
     for (datagrams_max, bytes_max) in [(64, 1 << 20), (6, 1 << 20), (64, 150), (1, 20)] {
@@ -289,26 +289,27 @@ fn whatever_comes_is_put_together_as_the_rules_say() {
         let mut table = Reassembler::new(settings);
         let mut naive = Naive::new(settings);
         for n in 0..30_000 {
-            let (now, told) = (Time(n), some_fragment(&mut rng));
+            let (now, fields) = (Time(n), some_fragment(&mut rng));
             let port = rng.below(3) as u16;
-            let outcome = table.push(now, port, &told.packet());
-            assert_eq!(outcome, naive.push(now, port, &told), "fragment {n}");
-            wholes[usize::from(told.is_v6)] += u32::from(matches!(outcome, Outcome::Whole(_)));
+            let outcome = table.push(now, port, &fields.packet());
+            assert_eq!(outcome, naive.push(now, port, &fields), "fragment {n}");
+            wholes[usize::from(fields.is_v6)] += u32::from(matches!(outcome, Outcome::Whole(_)));
             assert_eq!(table.expire(now), naive.expire(now));
             let next = naive.datagrams.first().map(|one| one.began + settings.patience);
             assert_eq!((table.next_timeout(), table.waiting_bytes()), (next, naive.bytes()));
             assert_eq!(table.account(), naive.account());
         }
         let account = table.account();
-        let told = [account.delivered, account.repeated, account.dropped[Reason::Overlap as usize]];
-        assert!(told.iter().all(|&number| number > 30), "{account:?}");
+        let fields =
+            [account.delivered, account.repeated, account.dropped[Reason::Overlap as usize]];
+        assert!(fields.iter().all(|&number| number > 30), "{account:?}");
     }
     assert!(wholes.iter().all(|&number| number > 1_000), "{wholes:?}");
 }
 
 #[test]
 fn a_datagram_holds_65_535_bytes_with_the_header_of_its_first_fragment() {
-    let told = |is_v6, option_bytes, start: usize, end: usize, more| Told {
+    let fields = |is_v6, option_bytes, start: usize, end: usize, more| FragmentFields {
         is_v6,
         source: 0,
         destination: 1,
@@ -323,8 +324,8 @@ fn a_datagram_holds_65_535_bytes_with_the_header_of_its_first_fragment() {
     for (is_v6, first_options, overhead) in [(false, 40, 60), (false, 0, 20), (true, 8, 8)] {
         for excess in [0, 1] {
             let end = 65_535 - overhead + excess;
-            let first = told(is_v6, first_options, 0, 65_000, true);
-            let last = told(is_v6, 0, 65_000, end, false);
+            let first = fields(is_v6, first_options, 0, 65_000, true);
+            let last = fields(is_v6, 0, 65_000, end, false);
             let mut table = Reassembler::new(Settings::default());
             assert_eq!(table.push(Time::ZERO, 7, &first.packet()), Outcome::Waiting);
             let outcome = table.push(Time::ZERO, 7, &last.packet());

@@ -9,7 +9,7 @@ use nilometer_wire::time::Time;
 
 /// A fragment, described by its fields.
 #[derive(Clone)]
-pub struct Told {
+pub struct FragmentFields {
     pub is_v6: bool,
     /// Which 32-bit word of the address differs from zero, or which byte of an IPv4 address.
     pub source: usize,
@@ -23,7 +23,7 @@ pub struct Told {
     pub payload: Vec<u8>,
 }
 
-impl Told {
+impl FragmentFields {
     pub fn packet(&self) -> Vec<u8> {
         let mut packet;
         if self.is_v6 {
@@ -108,7 +108,7 @@ pub struct Datagram {
     pub began: Time,
     port: u16,
     belongs: (bool, usize, usize, u32, u8),
-    fragments: Vec<Told>,
+    fragments: Vec<FragmentFields>,
     is_void: bool,
 }
 
@@ -131,7 +131,11 @@ impl Naive {
     }
 
     pub fn bytes(&self) -> usize {
-        self.datagrams.iter().flat_map(|one| &one.fragments).map(|told| told.payload.len()).sum()
+        self.datagrams
+            .iter()
+            .flat_map(|one| &one.fragments)
+            .map(|fields| fields.payload.len())
+            .sum()
     }
 
     fn drop(&mut self, reason: Reason, problem: Option<Problem>) -> Outcome {
@@ -145,22 +149,22 @@ impl Naive {
         oldest
     }
 
-    pub fn push(&mut self, now: Time, port: u16, told: &Told) -> Outcome {
+    pub fn push(&mut self, now: Time, port: u16, fields: &FragmentFields) -> Outcome {
         self.account.received += 1;
-        let (bytes, is_only) = (told.payload.len(), told.start == 0 && !told.more);
-        if bytes == 0 && !is_only || told.more && bytes % 8 != 0 {
-            let problem = told.is_v6.then_some(Problem::Parameter { pointer: 4 });
+        let (bytes, is_only) = (fields.payload.len(), fields.start == 0 && !fields.more);
+        if bytes == 0 && !is_only || fields.more && bytes % 8 != 0 {
+            let problem = fields.is_v6.then_some(Problem::Parameter { pointer: 4 });
             return self.drop(Reason::Unsound, problem);
         }
-        let is_first = told.start == 0 && told.more;
-        if told.protocol == 6 && !told.is_v6 && (is_first && bytes < 16 || told.start == 8) {
+        let is_first = fields.start == 0 && fields.more;
+        if fields.protocol == 6 && !fields.is_v6 && (is_first && bytes < 16 || fields.start == 8) {
             return self.drop(Reason::Tiny, None);
         }
-        if told.is_v6 && is_only {
+        if fields.is_v6 && is_only {
             self.account.delivered += 1;
-            return Outcome::Whole(told.whole(&told.payload));
+            return Outcome::Whole(fields.whole(&fields.payload));
         }
-        let belongs = told.belongs();
+        let belongs = fields.belongs();
         if !self.datagrams.iter().any(|one| one.belongs == belongs) {
             if self.datagrams.len() == self.settings.datagrams_max {
                 self.remove_oldest(Reason::Evicted);
@@ -171,17 +175,18 @@ impl Naive {
         let place = self.datagrams.iter().position(|one| one.belongs == belongs);
         let place = place.expect("it is there");
         let Datagram { fragments: there, is_void, .. } = &mut self.datagrams[place];
-        let is_same = |other: &Told| {
-            (other.start, other.more, &other.payload) == (told.start, told.more, &told.payload)
+        let is_same = |other: &FragmentFields| {
+            (other.start, other.more, &other.payload)
+                == (fields.start, fields.more, &fields.payload)
         };
         if there.iter().any(is_same) {
             self.account.repeated += 1;
             return Outcome::Waiting;
         }
-        let disagrees = |other: &Told| {
-            other.start < told.end() && told.start < other.end()
-                || !other.more && (!told.more || told.end() > other.end())
-                || !told.more && other.end() > told.end()
+        let disagrees = |other: &FragmentFields| {
+            other.start < fields.end() && fields.start < other.end()
+                || !other.more && (!fields.more || fields.end() > other.end())
+                || !fields.more && other.end() > fields.end()
         };
         if *is_void || there.iter().any(disagrees) {
             self.account.dropped[Reason::Overlap as usize] += there.len() as u64;
@@ -189,7 +194,7 @@ impl Naive {
             *is_void = true;
             return self.drop(Reason::Overlap, None);
         }
-        there.push(told.clone());
+        there.push(fields.clone());
         there.sort_by_key(|one| one.start);
         let payload = there.iter().flat_map(|one| one.payload.clone()).collect::<Vec<u8>>();
         let last = &there[there.len() - 1];
@@ -209,6 +214,6 @@ impl Naive {
         }
         let oldest = self.remove_oldest(Reason::Expired);
         let first = oldest.fragments.first().filter(|first| first.start == 0);
-        Some(Expired { port: oldest.port, first: first.map(Told::packet) })
+        Some(Expired { port: oldest.port, first: first.map(FragmentFields::packet) })
     }
 }

@@ -1,7 +1,7 @@
 //! Fabric, ports, lookup engines and classifier, changed while packets pass.
 
 use nilometer_router::classifier::{ByPort, Classified, Inputs, Refused as Full, Rule, RuleId};
-use nilometer_router::memory::GiveBack;
+use nilometer_router::memory::ReturnBuffers;
 use nilometer_router::{Engine, EngineFault, Routed};
 use nilometer_sim::quantity::span_text;
 use nilometer_sim::queueing::QueueSpec;
@@ -36,7 +36,7 @@ impl CommandChannel {
             let recorded = driver.change(
                 || command,
                 |now, router, memory| {
-                    let drops = &mut GiveBack(memory);
+                    let drops = &mut ReturnBuffers(memory);
                     done = router.fabric_mut().set_queueing(now, plan.shape, plan.variant, drops);
                 },
             );
@@ -51,7 +51,7 @@ impl CommandChannel {
             span_text(section.period)
         );
         in_force.config.fabric = section;
-        Ok(self.told(text))
+        Ok(self.report_change(text))
     }
 
     /// Gives an output another discipline; waiting packets move to it in the order in which they
@@ -76,7 +76,7 @@ impl CommandChannel {
             driver.change(
                 || command,
                 |now, router, memory| {
-                    let drops = &mut GiveBack(memory);
+                    let drops = &mut ReturnBuffers(memory);
                     router.fabric_mut().set_discipline(now, number, discipline, drops);
                 },
             )
@@ -90,7 +90,7 @@ impl CommandChannel {
             text += &format!(" with {packets} packets, for some {held} at its rate");
         }
         section.queue = Some(queue);
-        Ok(self.told(text))
+        Ok(self.report_change(text))
     }
 
     /// Sets an output's link to another rate, with another burst where one is given. A discipline
@@ -109,7 +109,7 @@ impl CommandChannel {
         let burst = burst_bytes.filter(|_| rate.is_some());
         let burst = burst.map_or(String::new(), |bytes| format!(", the burst {bytes} bytes"));
         let name = &section.interface;
-        Ok(self.told(format!("port {name}: the rate is {}{burst}", shown_rate(rate))))
+        Ok(self.report_change(format!("port {name}: the rate is {}{burst}", shown_rate(rate))))
     }
 
     /// Makes an output's link longer or shorter, for packets that leave from now on.
@@ -123,7 +123,11 @@ impl CommandChannel {
         let pace = Pace { delay, ..section.pace() };
         self.ask(move |driver| driver.set_pace(number, pace))?;
         section.delay = delay;
-        Ok(self.told(format!("port {}: the delay is {}", section.interface, span_text(delay))))
+        Ok(self.report_change(format!(
+            "port {}: the delay is {}",
+            section.interface,
+            span_text(delay)
+        )))
     }
 
     /// The lookup engines.
@@ -161,7 +165,7 @@ impl CommandChannel {
             self.routes.rib_thread().exchange_v4(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v4 = engine;
-            done.push(self.told(format!("IPv4 routes are looked up in {engine}")));
+            done.push(self.report_change(format!("IPv4 routes are looked up in {engine}")));
         }
         if let Some(engine) = v6 {
             let mut is_there = Ok(());
@@ -173,7 +177,7 @@ impl CommandChannel {
             self.routes.rib_thread().exchange_v6(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v6 = engine;
-            done.push(self.told(format!("IPv6 routes are looked up in {engine}")));
+            done.push(self.report_change(format!("IPv6 routes are looked up in {engine}")));
         }
         Ok(done.join(", "))
     }
@@ -212,7 +216,7 @@ impl CommandChannel {
             return Err(Refused::conflict("the filters are not those that were entered here"));
         }
         in_force.config.tables.classifier = name;
-        Ok(self.told(format!("the classifier is {name:?}").to_lowercase()))
+        Ok(self.report_change(format!("the classifier is {name:?}").to_lowercase()))
     }
 }
 

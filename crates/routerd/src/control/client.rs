@@ -88,8 +88,8 @@ impl Address {
     pub fn follow(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
         runtime()?.block_on(async {
             let asking = self.send(&Method::GET, path, None);
-            let asked = tokio::time::timeout(WITHIN, asking).await;
-            let mut response = asked.map_err(|_| anyhow!("{self} is silent"))??;
+            let outcome = tokio::time::timeout(WITHIN, asking).await;
+            let mut response = outcome.map_err(|_| anyhow!("{self} is silent"))??;
             if !response.status().is_success() {
                 let body = response.collect().await.context("the answer breaks off")?.to_bytes();
                 bail!("{}", error_line(&body));
@@ -169,7 +169,7 @@ impl Reply {
 
 /// The line of an answer that is an error.
 fn error_line(body: &[u8]) -> String {
-    let line = serde_json::from_slice::<super::answer::ErrorLine>(body).map(|said| said.error);
+    let line = serde_json::from_slice::<super::answer::ErrorLine>(body).map(|reply| reply.error);
     line.unwrap_or_else(|_| "the router refused, and did not say why".to_owned())
 }
 

@@ -22,7 +22,7 @@ use nilometer_reservation::ReservationId;
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
-use super::crowd::Crowds;
+use super::connection_table::ConnectionTables;
 use super::messages::{Level, Messages};
 use super::simulated::SimulatedStress;
 use crate::config::RouterConfig;
@@ -38,7 +38,7 @@ pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
 /// Where a router is spoken to.
 pub struct CommandChannel {
     remote: Remote,
-    asked: Mutex<Option<Instant>>,
+    last_question: Mutex<Option<Instant>>,
     /// When routes may be listed again.
     pub(super) listed: Mutex<Option<Instant>>,
     pub(super) routes: Arc<Routes>,
@@ -48,7 +48,7 @@ pub struct CommandChannel {
     /// The router's messages.
     pub messages: Messages,
     /// The connected client.
-    pub crowds: Crowds,
+    pub connection_tables: ConnectionTables,
 }
 
 /// What the router is to be now.
@@ -99,17 +99,17 @@ impl CommandChannel {
         let filters = (0u32..).zip(config.filters.iter().cloned()).collect();
         let mut config = RouterConfig { filters: Vec::new(), ..config.clone() };
         config.size_queues();
-        let (heard, remote) = (messages.clone(), running.remote.clone());
-        remote.call(move |driver| driver.set_messages(heard))?;
+        let (log, remote) = (messages.clone(), running.remote.clone());
+        remote.call(move |driver| driver.set_messages(log))?;
         Ok(CommandChannel {
             remote,
-            asked: Mutex::new(None),
+            last_question: Mutex::new(None),
             listed: Mutex::new(None),
             routes: Arc::clone(&running.routes),
             in_force: Mutex::new(InForce { config, filters, bound: BTreeMap::new() }),
             simulated: Mutex::new(None),
             messages,
-            crowds: Crowds::default(),
+            connection_tables: ConnectionTables::default(),
         })
     }
 
@@ -121,12 +121,12 @@ impl CommandChannel {
         &self,
         work: impl FnOnce(&mut Driver) -> T + Send + 'static,
     ) -> Result<T, Refused> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = *asked {
+        let mut last_question = self.last_question.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = *last_question {
             thread::sleep(BETWEEN_QUESTIONS.saturating_sub(last.elapsed()));
         }
         let answer = self.remote.call(work).map_err(Refused::unavailable);
-        *asked = Some(Instant::now());
+        *last_question = Some(Instant::now());
         answer
     }
 
@@ -156,7 +156,7 @@ impl CommandChannel {
     }
 
     /// Reports what was done, in the messages and to the client that did it.
-    pub(super) fn told(&self, text: String) -> String {
+    pub(super) fn report_change(&self, text: String) -> String {
         self.messages.say(Level::Info, text.clone());
         text
     }

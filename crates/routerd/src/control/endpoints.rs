@@ -27,7 +27,7 @@ use super::stress::StressReport;
 use super::trace;
 use super::view::{
     ClassifierBody, DelayBody, EngineBody, FabricBody, FiltersView, Made, NeighboursView, PortView,
-    PortsView, QueuesView, RateBody, RoutesAsked, RoutesView,
+    PortsView, QueuesView, RateBody, RoutesQuery, RoutesView,
 };
 use crate::config::RouteSection;
 use crate::filter::FilterSection;
@@ -39,7 +39,7 @@ pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What every path has at hand.
 #[derive(Clone)]
-pub struct Hall {
+pub struct ApiState {
     commands: Arc<CommandChannel>,
     streams: Arc<Semaphore>,
 }
@@ -102,7 +102,7 @@ pub fn openapi() -> anyhow::Result<String> {
 
 /// All routes of the API.
 pub fn paths(commands: Arc<CommandChannel>) -> Router {
-    let hall = Hall { commands, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
+    let api = ApiState { commands, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
     Router::new()
         .route("/v1/tally", get(tally))
         .route("/v1/ports", get(ports))
@@ -133,12 +133,12 @@ pub fn paths(commands: Arc<CommandChannel>) -> Router {
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, why)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(hall)
+        .with_state(api)
 }
 
 type Sent = Result<Bytes, BytesRejection>;
 type Segment<T> = Result<Path<T>, PathRejection>;
-type Asked<T> = Result<Query<T>, QueryRejection>;
+type Parsed<T> = Result<Query<T>, QueryRejection>;
 
 /// Confirmation of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -167,7 +167,7 @@ struct After {
 #[derive(IntoParams)]
 #[into_params(names("port"))]
 #[expect(dead_code, reason = "it stands in the document; paths are read by their segments")]
-struct PortAsked(
+struct PortInPath(
     /// Port number or interface name; digits are always a number.
     String,
 );
@@ -196,163 +196,163 @@ pub struct MessagesBody {
 
 /// Does what may have to wait on a thread that may.
 async fn away<T: Send + 'static>(
-    hall: Hall,
+    api: ApiState,
     work: impl FnOnce(&CommandChannel) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Refused> {
-    let done = tokio::task::spawn_blocking(move || work(&hall.commands)).await;
+    let done = tokio::task::spawn_blocking(move || work(&api.commands)).await;
     done.unwrap_or_else(|_| {
         Err(Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see messages"))
     })
 }
 
 async fn shown<T: Serialize + Send + 'static>(
-    hall: Hall,
+    api: ApiState,
     work: impl FnOnce(&CommandChannel) -> Result<T, Refused> + Send + 'static,
 ) -> Answer {
-    away(hall, work).await.map(|value| object(StatusCode::OK, &value))
+    away(api, work).await.map(|value| object(StatusCode::OK, &value))
 }
 
 async fn changed(
-    hall: Hall,
+    api: ApiState,
     work: impl FnOnce(&CommandChannel) -> Result<String, Refused> + Send + 'static,
 ) -> Answer {
-    away(hall, work).await.map(|done| object(StatusCode::OK, &Done { done }))
+    away(api, work).await.map(|done| object(StatusCode::OK, &Done { done }))
 }
 
 fn body<T: for<'de> Deserialize<'de>>(sent: Sent) -> Result<T, Refused> {
     read(&sent.map_err(|why| Refused::new(why.status(), why.body_text()))?)
 }
 
-fn segment<T>(asked: Segment<T>) -> Result<T, Refused> {
-    asked.map(|Path(segment)| segment).map_err(|why| Refused::missing(why.body_text()))
+fn segment<T>(named: Segment<T>) -> Result<T, Refused> {
+    named.map(|Path(segment)| segment).map_err(|why| Refused::missing(why.body_text()))
 }
 
-fn query<T>(asked: Asked<T>) -> Result<T, Refused> {
-    asked.map(|Query(query)| query).map_err(|why| Refused::bad(why.body_text()))
+fn query<T>(named: Parsed<T>) -> Result<T, Refused> {
+    named.map(|Query(query)| query).map_err(|why| Refused::bad(why.body_text()))
 }
 
 /// All counters.
 #[utoipa::path(get, path = "/v1/tally", responses((status = 200, body = Tally)))]
-async fn tally(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::tally).await
+async fn tally(State(api): State<ApiState>) -> Answer {
+    shown(api, CommandChannel::tally).await
 }
 
 /// All ports.
 #[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = PortsView)))]
-async fn ports(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::ports).await
+async fn ports(State(api): State<ApiState>) -> Answer {
+    shown(api, CommandChannel::ports).await
 }
 
 /// One port.
-#[utoipa::path(get, path = "/v1/ports/{port}", params(PortAsked),
+#[utoipa::path(get, path = "/v1/ports/{port}", params(PortInPath),
     responses((status = 200, body = PortView), (status = 404, body = ErrorLine)))]
-async fn port(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
-    let port = segment(asked)?;
-    shown(hall, move |commands| commands.port(commands.port_number(&port)?)).await
+async fn port(State(api): State<ApiState>, named: Segment<String>) -> Answer {
+    let port = segment(named)?;
+    shown(api, move |commands| commands.port(commands.port_number(&port)?)).await
 }
 
 /// The queues of an output's discipline.
-#[utoipa::path(get, path = "/v1/queues/{port}", params(PortAsked, From),
+#[utoipa::path(get, path = "/v1/queues/{port}", params(PortInPath, From),
     responses((status = 200, body = QueuesView), (status = 404, body = ErrorLine)))]
-async fn queues(State(hall): State<Hall>, asked: Segment<String>, from: Asked<From>) -> Answer {
-    let (port, from) = (segment(asked)?, query(from)?.from);
-    shown(hall, move |commands| commands.queues(commands.port_number(&port)?, from)).await
+async fn queues(State(api): State<ApiState>, named: Segment<String>, from: Parsed<From>) -> Answer {
+    let (port, from) = (segment(named)?, query(from)?.from);
+    shown(api, move |commands| commands.queues(commands.port_number(&port)?, from)).await
 }
 
 /// The fabric at its last broadcast.
 #[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
-async fn fabric(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::fabric).await
+async fn fabric(State(api): State<ApiState>) -> Answer {
+    shown(api, CommandChannel::fabric).await
 }
 
 /// Changes the equations, the period or the speedup.
 #[utoipa::path(put, path = "/v1/fabric", request_body = FabricBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine)))]
-async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn set_fabric(State(api): State<ApiState>, sent: Sent) -> Answer {
     let body = body(sent)?;
-    changed(hall, move |commands| commands.set_fabric(body)).await
+    changed(api, move |commands| commands.set_fabric(body)).await
 }
 
 /// Replaces an output's queueing discipline. The body is the `queue` table of a ROUTER.toml as an object. Without a
 /// size the queue holds 50 ms of traffic at the port's rate.
-#[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortAsked),
+#[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortInPath),
     request_body = serde_json::Value,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
-    let (port, queue) = (segment(asked)?, body(sent)?);
-    changed(hall, move |commands| commands.set_queue(commands.port_number(&port)?, queue)).await
+async fn set_queue(State(api): State<ApiState>, named: Segment<String>, sent: Sent) -> Answer {
+    let (port, queue) = (segment(named)?, body(sent)?);
+    changed(api, move |commands| commands.set_queue(commands.port_number(&port)?, queue)).await
 }
 
 /// Sets the rate limit of an output's link.
-#[utoipa::path(put, path = "/v1/ports/{port}/rate", params(PortAsked),
+#[utoipa::path(put, path = "/v1/ports/{port}/rate", params(PortInPath),
     request_body = RateBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
-    let (port, body) = (segment(asked)?, body::<RateBody>(sent)?);
-    changed(hall, move |commands| commands.set_rate(commands.port_number(&port)?, &body)).await
+async fn set_rate(State(api): State<ApiState>, named: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(named)?, body::<RateBody>(sent)?);
+    changed(api, move |commands| commands.set_rate(commands.port_number(&port)?, &body)).await
 }
 
 /// Sets the added delay of an output's link.
-#[utoipa::path(put, path = "/v1/ports/{port}/delay", params(PortAsked),
+#[utoipa::path(put, path = "/v1/ports/{port}/delay", params(PortInPath),
     request_body = DelayBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
-    let (port, body) = (segment(asked)?, body::<DelayBody>(sent)?);
-    changed(hall, move |commands| commands.set_delay(commands.port_number(&port)?, &body)).await
+async fn set_delay(State(api): State<ApiState>, named: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(named)?, body::<DelayBody>(sent)?);
+    changed(api, move |commands| commands.set_delay(commands.port_number(&port)?, &body)).await
 }
 
 /// Filters, with counts of matched packets and bytes.
 #[utoipa::path(get, path = "/v1/filters", params(From),
     responses((status = 200, body = FiltersView)))]
-async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
+async fn filters(State(api): State<ApiState>, from: Parsed<From>) -> Answer {
     let from = query(from)?.from;
-    shown(hall, move |commands| commands.filters(from)).await
+    shown(api, move |commands| commands.filters(from)).await
 }
 
 /// Adds a filter.
 #[utoipa::path(post, path = "/v1/filters", request_body = FilterSection,
     responses((status = 201, body = Made), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
-async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn add_filter(State(api): State<ApiState>, sent: Sent) -> Answer {
     let filter = body(sent)?;
-    let made = away(hall, move |commands| commands.add_filter(filter)).await?;
+    let made = away(api, move |commands| commands.add_filter(filter)).await?;
     Ok(object(StatusCode::CREATED, &made))
 }
 
 /// Deletes a filter.
 #[utoipa::path(delete, path = "/v1/filters/{id}", params(("id" = u32, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
-async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
-    let id = segment(asked)?;
-    changed(hall, move |commands| commands.remove_filter(id)).await
+async fn remove_filter(State(api): State<ApiState>, named: Segment<u32>) -> Answer {
+    let id = segment(named)?;
+    changed(api, move |commands| commands.remove_filter(id)).await
 }
 
 /// Neighbours in both families.
 #[utoipa::path(get, path = "/v1/neighbours", responses((status = 200, body = NeighboursView)))]
-async fn neighbours(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::neighbours).await
+async fn neighbours(State(api): State<ApiState>) -> Answer {
+    shown(api, CommandChannel::neighbours).await
 }
 
 /// Routes: all routes to a prefix or an address; a list of best routes; or, without a query, the number of routes and
 /// the static routes.
-#[utoipa::path(get, path = "/v1/routes", params(RoutesAsked),
+#[utoipa::path(get, path = "/v1/routes", params(RoutesQuery),
     responses((status = 200, body = RoutesView), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
-    let asked = query(asked)?;
-    shown(hall, move |commands| commands.routes(&asked)).await
+async fn routes(State(api): State<ApiState>, named: Parsed<RoutesQuery>) -> Answer {
+    let named = query(named)?;
+    shown(api, move |commands| commands.routes(&named)).await
 }
 
 /// Adds a static route, replacing one to the same prefix; `interface` may also be a port number.
 #[utoipa::path(post, path = "/v1/routes", request_body = RouteSection,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
-async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn add_route(State(api): State<ApiState>, sent: Sent) -> Answer {
     let route = body(sent)?;
-    let done = away(hall, move |commands| commands.add_route(route)).await?;
+    let done = away(api, move |commands| commands.add_route(route)).await?;
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
@@ -360,94 +360,94 @@ async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
 #[utoipa::path(delete, path = "/v1/routes", params(Prefix),
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn remove_route(State(hall): State<Hall>, asked: Asked<Prefix>) -> Answer {
+async fn remove_route(State(api): State<ApiState>, named: Parsed<Prefix>) -> Answer {
     let missing = || Refused::bad("say which: ?prefix=198.18.0.0/16");
-    let prefix = query(asked)?.prefix.ok_or_else(missing)?;
-    changed(hall, move |commands| commands.remove_route(&prefix)).await
+    let prefix = query(named)?.prefix.ok_or_else(missing)?;
+    changed(api, move |commands| commands.remove_route(&prefix)).await
 }
 
 /// The lookup engines.
 #[utoipa::path(get, path = "/v1/engine", responses((status = 200, body = EngineBody)))]
-async fn engine(State(hall): State<Hall>) -> Answer {
-    shown(hall, |commands| Ok(commands.engine())).await
+async fn engine(State(api): State<ApiState>) -> Answer {
+    shown(api, |commands| Ok(commands.engine())).await
 }
 
 /// Selects other lookup engines.
 #[utoipa::path(put, path = "/v1/engine", request_body = EngineBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
-async fn set_engine(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn set_engine(State(api): State<ApiState>, sent: Sent) -> Answer {
     let body = body::<EngineBody>(sent)?;
-    changed(hall, move |commands| commands.set_engine(&body)).await
+    changed(api, move |commands| commands.set_engine(&body)).await
 }
 
 /// The classifier.
 #[utoipa::path(get, path = "/v1/classifier", responses((status = 200, body = ClassifierBody)))]
-async fn classifier(State(hall): State<Hall>) -> Answer {
-    shown(hall, |commands| Ok(commands.classifier())).await
+async fn classifier(State(api): State<ApiState>) -> Answer {
+    shown(api, |commands| Ok(commands.classifier())).await
 }
 
 /// Selects another classifier.
 #[utoipa::path(put, path = "/v1/classifier", request_body = ClassifierBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
-async fn set_classifier(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn set_classifier(State(api): State<ApiState>, sent: Sent) -> Answer {
     let body = body(sent)?;
-    changed(hall, move |commands| commands.set_classifier(body)).await
+    changed(api, move |commands| commands.set_classifier(body)).await
 }
 
 /// Progress and result of the last stress test, and the simulator's result.
 #[utoipa::path(get, path = "/v1/stress",
     responses((status = 200, body = StressReport), (status = 404, body = ErrorLine)))]
-async fn stress(State(hall): State<Hall>) -> Answer {
-    shown(hall, CommandChannel::stress).await
+async fn stress(State(api): State<ApiState>) -> Answer {
+    shown(api, CommandChannel::stress).await
 }
 
 /// Starts the stress test of distributed queueing (Table 4) on the current fabric.
 #[utoipa::path(post, path = "/v1/stress", request_body = StressBody,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]
-async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
+async fn start_stress(State(api): State<ApiState>, sent: Sent) -> Answer {
     let body = body::<StressBody>(sent)?;
-    let done = away(hall, move |commands| commands.start_stress(body)).await?;
+    let done = away(api, move |commands| commands.start_stress(body)).await?;
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
 /// Stops the stress test early.
 #[utoipa::path(delete, path = "/v1/stress", responses((status = 200, body = Done)))]
-async fn end_stress(State(hall): State<Hall>) -> Answer {
-    changed(hall, CommandChannel::end_stress).await
+async fn end_stress(State(api): State<ApiState>) -> Answer {
+    changed(api, CommandChannel::end_stress).await
 }
 
 /// The running configuration, as a ROUTER.toml that reproduces this router.
 #[utoipa::path(get, path = "/v1/config",
     responses((status = 200, content_type = "application/toml", body = String)))]
-async fn config(State(hall): State<Hall>) -> Answer {
-    let text = away(hall, CommandChannel::saved).await?;
+async fn config(State(api): State<ApiState>) -> Answer {
+    let text = away(api, CommandChannel::saved).await?;
     Ok(written(StatusCode::OK, "application/toml", text))
 }
 
 /// Backlogs and rates at each broadcast, at most 20 a second: events `fabric`, each a FabricView.
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = String)))]
-async fn events(State(hall): State<Hall>) -> Answer {
-    events::events(hall.commands, &hall.streams)
+async fn events(State(api): State<ApiState>) -> Answer {
+    events::events(api.commands, &api.streams)
 }
 
 /// Packets matching filters with `copy = true`, as pcapng, until the connection is closed.
 #[utoipa::path(get, path = "/v1/trace",
     responses((status = 200, content_type = "application/x-pcapng", body = Vec<u8>),
         (status = 409, body = ErrorLine)))]
-async fn trace(State(hall): State<Hall>) -> Answer {
-    trace::trace(hall.commands, &hall.streams).await
+async fn trace(State(api): State<ApiState>) -> Answer {
+    trace::trace(api.commands, &api.streams).await
 }
 
 /// The latest messages.
 #[utoipa::path(get, path = "/v1/messages", params(After),
     responses((status = 200, body = MessagesView)))]
-async fn messages(State(hall): State<Hall>, after: Asked<After>) -> Answer {
+async fn messages(State(api): State<ApiState>, after: Parsed<After>) -> Answer {
     let after = query(after)?.after;
-    shown(hall, move |commands| Ok(commands.messages.view(after))).await
+    shown(api, move |commands| Ok(commands.messages.view(after))).await
 }
 
 /// Changes the log level and destination.
@@ -455,18 +455,18 @@ async fn messages(State(hall): State<Hall>, after: Asked<After>) -> Answer {
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 403, body = ErrorLine)))]
 async fn set_messages(
-    State(hall): State<Hall>,
+    State(api): State<ApiState>,
     Extension(peer): Extension<Peer>,
     sent: Sent,
 ) -> Answer {
-    let asked = body::<MessagesBody>(sent)?;
-    if asked.file.is_some() && peer != Peer::Owner {
+    let named = body::<MessagesBody>(sent)?;
+    if named.file.is_some() && peer != Peer::Owner {
         let why = "a log file can be set through the Unix socket only";
         return Err(Refused::new(StatusCode::FORBIDDEN, why));
     }
-    changed(hall, move |commands| {
-        let file = asked.file.map(PathBuf::from);
-        match (asked.destination, file) {
+    changed(api, move |commands| {
+        let file = named.file.map(PathBuf::from);
+        match (named.destination, file) {
             (Some(to), file) => {
                 let set = commands.messages.set_destination(to, file.as_deref());
                 set.map_err(Refused::bad)?;
@@ -474,7 +474,7 @@ async fn set_messages(
             (None, Some(_)) => return Err(Refused::bad("`file` goes with `destination`")),
             (None, None) => {}
         }
-        asked.level.into_iter().for_each(|level| commands.messages.set_level(level));
+        named.level.into_iter().for_each(|level| commands.messages.set_level(level));
         Ok(commands.messages.kept())
     })
     .await
@@ -483,8 +483,8 @@ async fn set_messages(
 /// All counters in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics",
     responses((status = 200, content_type = "text/plain; version=0.0.4", body = String)))]
-async fn metrics_text(State(hall): State<Hall>) -> Answer {
-    let text = away(hall, metrics::metrics).await?;
+async fn metrics_text(State(api): State<ApiState>) -> Answer {
+    let text = away(api, metrics::metrics).await?;
     Ok(written(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::{Answer, Refused};
 use super::command_channel::CommandChannel;
-use super::fabric_view::hear;
+use super::fabric_view::snapshot;
 
 /// Streams that may be open at once.
 pub const STREAMS_MAX: usize = 8;
@@ -72,17 +72,17 @@ pub fn events(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer
     let place = place(streams)?;
     let (say, pieces) = channel(EVENTS_WAITING);
     tokio::spawn(async move {
-        let mut told = None;
+        let mut sent = None;
         // Between two events the only check is whether the client still listens.
         while tokio::time::timeout(BETWEEN_EVENTS, say.closed()).await.is_err() {
-            let asked = Arc::clone(&commands);
-            let heard = tokio::task::spawn_blocking(move || asked.ask(hear)).await;
-            let Ok(Ok(heard)) = heard else { return };
-            if told == Some(heard.broadcasts()) && heard.broadcasts() > 0 {
+            let handle = Arc::clone(&commands);
+            let latest = tokio::task::spawn_blocking(move || handle.ask(snapshot)).await;
+            let Ok(Ok(latest)) = latest else { return };
+            if sent == Some(latest.broadcasts()) && latest.broadcasts() > 0 {
                 continue;
             }
-            told = Some(heard.broadcasts());
-            let Some(event) = heard.view().ok().and_then(|view| serde_json::to_string(&view).ok())
+            sent = Some(latest.broadcasts());
+            let Some(event) = latest.view().ok().and_then(|view| serde_json::to_string(&view).ok())
             else {
                 return;
             };

@@ -69,7 +69,7 @@ pub struct OutputView {
 
 /// What is heard of the fabric, and no more work than copying it.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct FabricSnapshot {
     seconds: f64,
     broadcasts: u64,
     shape: SwitchShape,
@@ -79,10 +79,10 @@ pub struct Heard {
     names: Vec<String>,
 }
 
-/// Hears what was broadcast last.
-pub fn hear(driver: &mut Driver) -> Heard {
+/// Copies the state that was broadcast last.
+pub fn snapshot(driver: &mut Driver) -> FabricSnapshot {
     let (fabric, ports) = (driver.router().fabric(), driver.router().ports());
-    Heard {
+    FabricSnapshot {
         seconds: driver.now().as_secs_f64(),
         broadcasts: fabric.updates(),
         shape: fabric.plan().shape,
@@ -93,7 +93,7 @@ pub fn hear(driver: &mut Driver) -> Heard {
     }
 }
 
-impl Heard {
+impl FabricSnapshot {
     /// How many broadcasts there had been.
     pub fn broadcasts(&self) -> u64 {
         self.broadcasts
@@ -129,16 +129,16 @@ impl Heard {
     }
 
     fn inputs(&self, variant: Variant) -> Result<Vec<InputView>> {
-        let told = |why| anyhow!("the broadcasts cannot be read: {why}");
-        let mut board = Board::new(self.shape.ports()).map_err(told)?;
-        let mut allocator = Allocator::new(self.shape, variant).map_err(told)?;
+        let unreadable = |why| anyhow!("the broadcasts cannot be read: {why}");
+        let mut board = Board::new(self.shape.ports()).map_err(unreadable)?;
+        let mut allocator = Allocator::new(self.shape, variant).map_err(unreadable)?;
         // Before the first broadcast there are no announcements.
-        let said = |announced: &&Announcement| !announced.input_backlog_bytes.is_empty();
-        for (port, announced) in self.announced.iter().filter(said).enumerate() {
-            board.hear(port, announced).map_err(told)?;
+        let announcement = |announced: &&Announcement| !announced.input_backlog_bytes.is_empty();
+        for (port, announced) in self.announced.iter().filter(announcement).enumerate() {
+            board.hear(port, announced).map_err(unreadable)?;
         }
         let row = |port| {
-            let rates_bps = allocator.allocate(&board, port).map_err(told)?.to_vec();
+            let rates_bps = allocator.allocate(&board, port).map_err(unreadable)?.to_vec();
             let (hi, lo) = (allocator.hi().to_vec(), allocator.lo().to_vec());
             let (name, backlog_bytes) = (self.names[port].clone(), board.row(port).to_vec());
             Ok(InputView { port, name, backlog_bytes, hi, lo, rates_bps })
@@ -156,20 +156,20 @@ mod tests {
     fn rates_are_those_of_the_equations() {
         let link = Rate::from_megabits(100);
         let shape = SwitchShape::new(2, 2.0, link, Span::from_nanos(500_000)).expect("a fabric");
-        let said = |output, input: [u64; 2]| Announcement {
+        let announcement = |output, input: [u64; 2]| Announcement {
             output_backlog_bytes: output,
             input_backlog_bytes: input.to_vec(),
         };
-        let mut heard = Heard {
+        let mut latest = FabricSnapshot {
             seconds: 1.0,
             broadcasts: 7,
             shape,
             variant: Some(Variant::Original),
-            announced: vec![said(0, [3_000, 1_000]), said(4_000, [1_000, 0])],
+            announced: vec![announcement(0, [3_000, 1_000]), announcement(4_000, [1_000, 0])],
             waiting: vec![0, 4_000],
             names: vec!["p0".to_owned(), "p1".to_owned()],
         };
-        let view = heard.view().expect("it can be read");
+        let view = latest.view().expect("it can be read");
         // Equation 1: of 4,000 bytes for output 0, input 0 has 3,000.
         assert_eq!(view.inputs[0].hi, [0.75, 1.0]);
         // Equation 2: 3,000 of 0 + 4,000, and 1,000 of 4,000 + 1,000.
@@ -182,9 +182,9 @@ mod tests {
         }
         assert_eq!((view.outputs[1].backlog_bytes, view.capacity_bps), (4_000, 200_000_000));
         assert_eq!((view.inputs[0].name.as_str(), view.outputs[1].name.as_str()), ("p0", "p1"));
-        heard.variant = None;
-        heard.announced.clear();
-        let off = heard.view().expect("it can be read");
+        latest.variant = None;
+        latest.announced.clear();
+        let off = latest.view().expect("it can be read");
         assert_eq!((off.queueing.as_str(), off.inputs.len()), ("off", 0));
         assert_eq!(off.outputs[1].backlog_bytes, 4_000);
     }

@@ -56,8 +56,8 @@ impl CommandChannel {
     pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
         let rules = filter.rules().map_err(Refused::bad)?;
         let ports = filter.inputs.iter_mut().chain(&mut filter.outputs);
-        for asked in ports.flatten() {
-            *asked = self.interface(asked)?;
+        for port in ports.flatten() {
+            *port = self.interface(port)?;
         }
         let mut in_force = self.change();
         let side = in_force.config.side_of(&filter).map_err(Refused::bad)?;
@@ -65,7 +65,7 @@ impl CommandChannel {
         let new = filter.clone();
         self.ask(move |driver| put_filter_in(driver, (number, &new), side, rules))??;
         in_force.filters.insert(number, filter);
-        self.told(format!("filter {number} is entered"));
+        self.report_change(format!("filter {number} is entered"));
         Ok(Made { id: number })
     }
 
@@ -84,7 +84,7 @@ impl CommandChannel {
         }
         self.ask(move |driver| take_filter_out(driver, id))??;
         in_force.filters.remove(&id);
-        Ok(self.told(format!("filter {id} is taken out")))
+        Ok(self.report_change(format!("filter {id} is taken out")))
     }
 }
 

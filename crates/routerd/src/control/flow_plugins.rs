@@ -61,8 +61,8 @@ impl FlowBinder {
     pub(super) fn start(commands: &Arc<CommandChannel>) -> Result<FlowBinder> {
         let (orders, commands) = (Arc::new(PluginOrders::default()), Arc::clone(commands));
         let given = Arc::clone(&orders);
-        let told = commands.ask(move |driver| driver.set_plugin_orders(given));
-        told.map_err(|why| anyhow!(why.error))?;
+        let reported = commands.ask(move |driver| driver.set_plugin_orders(given));
+        reported.map_err(|why| anyhow!(why.error))?;
         let taken = Arc::clone(&orders);
         let work = move || {
             // A wish; without it all get their share.
@@ -148,7 +148,7 @@ impl CommandChannel {
         in_force.config.plugins.extend(sections);
         in_force.filters.insert(filter, section);
         in_force.bound.insert(id, Bound { filter, plugins });
-        self.told(text);
+        self.report_change(text);
         Ok(true)
     }
 
@@ -159,7 +159,7 @@ impl CommandChannel {
         let remains = self.ask(move |driver| take_out(driver, id, &bound))?;
         drop::<Remains>(remains);
         in_force.forget(id);
-        self.told(format!("reservation {}: its packets meet no plugins any more", id.0));
+        self.report_change(format!("reservation {}: its packets meet no plugins any more", id.0));
         Ok(())
     }
 

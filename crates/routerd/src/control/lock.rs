@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_are_told_apart_by_their_inodes() {
+    fn locks_are_distinguished_by_inode() {
         let line = "3: FLOCK  ADVISORY  WRITE 4321 08:01:262147 0 EOF";
         assert_eq!(lock_of(line, "262147"), Some(4_321));
         assert_eq!(lock_of(line, "62147"), None);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_had_once_and_names_who_has_it() {
+    fn a_lock_is_held_once_and_its_holder_is_named() {
         let folder = std::env::temp_dir().join(format!("nilometer-lock-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let lock = Lock::take(&folder, "r.sock").expect("the lock is free");

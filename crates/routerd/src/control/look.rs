@@ -12,7 +12,7 @@ use nilometer_wire::Rate;
 
 use super::answer::Refused;
 use super::command_channel::CommandChannel;
-use super::fabric_view::{FabricView, hear};
+use super::fabric_view::{FabricView, snapshot};
 use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
 use crate::config::{PortSection, RouterConfig};
 use crate::driver::Driver;
@@ -114,7 +114,7 @@ impl CommandChannel {
     /// # Errors
     /// When the router has stopped.
     pub fn fabric(&self) -> Result<FabricView, Refused> {
-        self.ask(hear)?.view().map_err(Refused::unavailable)
+        self.ask(snapshot)?.view().map_err(Refused::unavailable)
     }
 
     /// Neighbours in both families.
@@ -127,7 +127,7 @@ impl CommandChannel {
 }
 
 /// The refusal for an unknown port, with the existing ones.
-pub(super) fn no_port(asked: impl Display, config: &RouterConfig) -> Refused {
+pub(super) fn no_port(name_or_number: impl Display, config: &RouterConfig) -> Refused {
     let all = config.ports.iter().enumerate();
     let mut names: Vec<String> = all
         .take(PORTS_NAMED)
@@ -136,7 +136,7 @@ pub(super) fn no_port(asked: impl Display, config: &RouterConfig) -> Refused {
     if let Some(more) = config.ports.len().checked_sub(PORTS_NAMED).filter(|more| *more > 0) {
         names.push(format!("{more} more"));
     }
-    Refused::missing(format!("there is no port {asked}; there are {}", names.join(", ")))
+    Refused::missing(format!("there is no port {name_or_number}; there are {}", names.join(", ")))
 }
 
 fn plan(driver: &Driver, number: usize) -> PortPlan {

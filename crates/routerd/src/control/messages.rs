@@ -20,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use nilometer_files::said::plain;
+use nilometer_files::terminal::plain;
 
 /// Messages that stay readable.
 pub const KEPT: usize = 1_024;
@@ -90,7 +90,7 @@ struct Inner {
     level: Level,
     destination: Destination,
     ring: VecDeque<Message>,
-    said: u64,
+    last_number: u64,
     lost: u64,
 }
 
@@ -119,7 +119,7 @@ impl Messages {
             level: Level::Info,
             destination: Destination::Stderr,
             ring: VecDeque::new(),
-            said: 0,
+            last_number: 0,
             lost: 0,
         };
         Ok(Messages { inner: Arc::new(Mutex::new(inner)), writer, failed })
@@ -132,8 +132,8 @@ impl Messages {
             return;
         }
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        inner.said += 1;
-        let (number, text) = (inner.said, text.into());
+        inner.last_number += 1;
+        let (number, text) = (inner.last_number, text.into());
         let line = format!("nilometer: {}\n", plain(&text));
         if inner.ring.len() == KEPT {
             inner.ring.pop_front();
@@ -199,7 +199,7 @@ impl Messages {
             destination: inner.destination,
             lost: inner.lost,
             failed: self.failed.load(Ordering::Relaxed),
-            messages: inner.ring.iter().filter(|said| said.number > after).cloned().collect(),
+            messages: inner.ring.iter().filter(|message| message.number > after).cloned().collect(),
         }
     }
 

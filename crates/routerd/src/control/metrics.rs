@@ -2,7 +2,7 @@
 //!
 //! The counters are kept where packets pass, and a metrics library would keep them a second time; all
 //! that remains of one is this page of text, so it is written here. Series are bounded: ports, sources
-//! of routes and reasons by their number, queues and filters by `QUEUES_TOLD` a port and
+//! of routes and reasons by their number, queues and filters by `QUEUES_LISTED` a port and
 //! `FILTERS_TOLD`; no prefix has one.
 
 use std::fmt::{Display, Write};
@@ -11,7 +11,7 @@ use nilometer_router::rib::RibCounters;
 
 use super::answer::Refused;
 use super::command_channel::CommandChannel;
-use super::crowd::{Crowds, Ended};
+use super::connection_table::{ConnectionTables, Ended};
 use super::look::used_queues;
 use super::plugins::PluginView;
 use super::view::{FilterView, QueueView, SourceView};
@@ -19,7 +19,7 @@ use crate::rib_thread::RibStatus;
 use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, ROUTER_TOTALS, Tally, tally};
 
 /// Queues of each port that have series, the first in use.
-const QUEUES_TOLD: usize = 64;
+const QUEUES_LISTED: usize = 64;
 /// Queues that the metrics cover at most.
 const QUEUES_LOOKED_AT: u32 = 1_024;
 /// Filters that have series, by number.
@@ -75,8 +75,8 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
     let (tally, queues) = commands.ask(|driver| {
         let ports = 0..driver.router().ports().len();
         let used = |port| used_queues(driver, port, 0..QUEUES_LOOKED_AT);
-        let told = |port| used(port).take(QUEUES_TOLD).collect();
-        let queues = ports.map(told).collect::<Vec<Vec<_>>>();
+        let listed = |port| used(port).take(QUEUES_LISTED).collect();
+        let queues = ports.map(listed).collect::<Vec<Vec<_>>>();
         (tally(driver), queues)
     })?;
     let mut filters = commands.filters(0)?.filters;
@@ -90,7 +90,7 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
     plugins(&mut page, &commands.plugins()?.plugins);
     routes(&mut page, &status, &sources);
     changes(&mut page, &status);
-    connections(&mut page, &commands.crowds);
+    connections(&mut page, &commands.connection_tables);
     Ok(page.0)
 }
 
@@ -200,12 +200,12 @@ fn plugins(page: &mut Page, plugins: &[PluginView]) {
 
 /// How many routes there are, and what they take.
 fn routes(page: &mut Page, status: &RibStatus, sources: &[SourceView]) {
-    let told = sources.iter().flat_map(|it| {
+    let listed = sources.iter().flat_map(|it| {
         let labels = |family| [("source", it.source.as_str()), ("family", family)];
         by_family([it.v4, it.v6]).map(move |([(_, family)], count)| (labels(family), count))
     });
     let help = "Routes by source, whether best or not.";
-    page.gauge("routes", help, told);
+    page.gauge("routes", help, listed);
     let connected = sources
         .iter()
         .filter_map(|it| Some(([("source", it.source.as_str())], u8::from(it.connected?))));
@@ -261,8 +261,9 @@ fn changes(page: &mut Page, status: &RibStatus) {
 
 /// Connections to the control processor, and how they ended: of each door all that came are open or
 /// ended.
-fn connections(page: &mut Page, crowds: &Crowds) {
-    let doors = [("unix", crowds.unix.counts()), ("tcp", crowds.tcp.counts())];
+fn connections(page: &mut Page, connection_tables: &ConnectionTables) {
+    let doors =
+        [("unix", connection_tables.unix.counts()), ("tcp", connection_tables.tcp.counts())];
     let came = doors.map(|(door, counts)| ([("door", door)], counts.came));
     let help = "Connections to the control processor.";
     page.counter("control_connections_total", help, came);
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_are_told_by_source_and_family_and_refusals_by_reason() {
+    fn routes_are_counted_by_source_and_family_and_refusals_by_reason() {
         let mut page = Page(String::new());
         let mut status = RibStatus { rib_v6_bytes: 77, ..RibStatus::default() };
         (status.routes_v4.refused, status.routes_v4.refused_by_limit) = (7, 4);
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_quoted_and_families_told_once() {
+    fn labels_are_quoted_and_metric_families_declared_once() {
         let mut page = Page(String::new());
         let reason = BTreeMap::from([("ttl".to_owned(), 3)]);
         let port = PortTally { name: "p\"0".into(), discards: reason, ..PortTally::default() };
@@ -327,7 +328,7 @@ mod tests {
         let lines: Vec<&str> = page.0.lines().collect();
         let line = r#"nilometer_port_discards_total{port="p\"0",reason="ttl"} 3"#;
         assert!(lines.contains(&line), "{}", page.0);
-        let told = lines.iter().filter(|line| line.starts_with("# TYPE nilometer_port_in_bytes"));
-        assert_eq!(told.count(), 1);
+        let listed = lines.iter().filter(|line| line.starts_with("# TYPE nilometer_port_in_bytes"));
+        assert_eq!(listed.count(), 1);
     }
 }

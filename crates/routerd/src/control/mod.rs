@@ -14,7 +14,7 @@ pub mod answer;
 mod change;
 pub mod client;
 pub mod command_channel;
-pub mod crowd;
+pub mod connection_table;
 pub mod endpoints;
 pub mod events;
 pub mod fabric_view;

@@ -122,7 +122,7 @@ impl CommandChannel {
         self.ask(move |driver| enter_plugin(driver, &new, NewInstance { class, instance }))??;
         let text = format!("plugin {name}: class {} {version} is entered", section.class);
         in_force.config.plugins.push(section);
-        Ok(self.told(text))
+        Ok(self.report_change(text))
     }
 
     /// Puts a new instance in the place of one, between two packets of its flows.
@@ -157,7 +157,7 @@ impl CommandChannel {
         drop(done?);
         let text = format!("plugin {name}: class {} {version} is in its place", section.class);
         *section_of(&mut in_force, name)? = section;
-        Ok(self.told(text))
+        Ok(self.report_change(text))
     }
 
     /// Makes an instance with nothing locked: its class may come from a code server, which takes its time.
@@ -175,7 +175,7 @@ impl CommandChannel {
         let instance = name.to_owned();
         drop(self.ask(move |driver| take_plugin_out(driver, &instance))??);
         in_force.config.plugins.retain(|section| section.name != name);
-        Ok(self.told(format!("plugin {name} is taken out")))
+        Ok(self.report_change(format!("plugin {name} is taken out")))
     }
 
     /// Sends a plugin instance a message and waits for its answer.

@@ -219,7 +219,7 @@ impl CommandChannel {
             _ => Refused::bad(why),
         })?;
         let id = u32::try_from(id.0).map_err(Refused::unavailable)?;
-        self.told(format!("reservation {id}: {rate} b/s for {holder}"));
+        self.report_change(format!("reservation {id}: {rate} b/s for {holder}"));
         Ok(Made { id })
     }
 
@@ -248,7 +248,7 @@ impl CommandChannel {
             driver.with_reservations(|process, _, _| process.release_hold(number))
         })?;
         match is_there {
-            Some(true) => Ok(self.told(format!("reservation {id} is released"))),
+            Some(true) => Ok(self.report_change(format!("reservation {id} is released"))),
             _ => Err(Refused::missing(format!("the API has no reservation {id}"))),
         }
     }

@@ -13,7 +13,7 @@ use nilometer_router::route_update::AnyPrefix;
 use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::look::no_port;
-use super::view::{RouteView, RoutesAsked, RoutesView, SourceView, WayView};
+use super::view::{RouteView, RoutesQuery, RoutesView, SourceView, WayView};
 use crate::config::{RouteSection, RouterConfig};
 use crate::rib_thread::{self, Listing, RibThread, Selection};
 use crate::routes::{by_hand, check_link_local, entered, read_prefix};
@@ -34,10 +34,10 @@ impl CommandChannel {
     ///
     /// # Errors
     /// 400 for what is neither a prefix nor an address nor a valid list, 404 where there is no route.
-    pub fn routes(&self, asked: &RoutesAsked) -> Result<RoutesView, Refused> {
-        let selection = selection(asked)?;
+    pub fn routes(&self, requested: &RoutesQuery) -> Result<RoutesView, Refused> {
+        let selection = selection(requested)?;
         let rib = self.routes.rib_thread();
-        let listing = match (&asked.prefix, selection) {
+        let listing = match (&requested.prefix, selection) {
             (Some(text), None) => {
                 let routes = look_up(rib, text)?;
                 if routes.is_empty() {
@@ -56,8 +56,9 @@ impl CommandChannel {
         let status = rib.status();
         let Listing { routes, more, last, .. } = listing;
         let in_force = self.change();
-        let is_whole = matches!(asked, RoutesAsked { within: None, source: None, after: None, .. });
-        let entered = match is_whole && asked.prefix.is_none() {
+        let is_whole =
+            matches!(requested, RoutesQuery { within: None, source: None, after: None, .. });
+        let entered = match is_whole && requested.prefix.is_none() {
             true => in_force.config.routes.clone(),
             false => Vec::new(),
         };
@@ -66,7 +67,7 @@ impl CommandChannel {
             prefixes_v6: status.prefixes_v6,
             sources: self.sources(),
             next: last.filter(|_| more > 0).map(|prefix| prefix.to_string()),
-            routes: routes.iter().map(|told| route_view(told, &in_force.config)).collect(),
+            routes: routes.iter().map(|reported| route_view(reported, &in_force.config)).collect(),
             more,
             entered,
         })
@@ -104,15 +105,15 @@ impl CommandChannel {
     /// # Errors
     /// 400 for an invalid route, 409 where there is no room.
     pub fn add_route(&self, mut route: RouteSection) -> Result<String, Refused> {
-        if let Some(asked) = route.interface.take() {
-            route.interface = Some(self.interface(&asked)?);
+        if let Some(requested) = route.interface.take() {
+            route.interface = Some(self.interface(&requested)?);
         }
         let mut in_force = self.change();
-        let told = by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        let reported = by_hand(&route, &in_force.config).map_err(Refused::bad)?;
         let macs = self.ask(|driver| {
             driver.router().ports().iter().map(|port| port.plan().mac).collect::<Vec<_>>()
         })?;
-        check_link_local(&told, |port| macs[usize::from(port)]).map_err(Refused::bad)?;
+        check_link_local(&reported, |port| macs[usize::from(port)]).map_err(Refused::bad)?;
         let prefix = read_prefix(&route.prefix).map_err(Refused::bad)?;
         let before = in_force.config.routes.clone();
         let text = route.prefix.clone();
@@ -131,7 +132,7 @@ impl CommandChannel {
             self.enter(&in_force.config)?;
             return Err(Refused::conflict("there is no room for the route"));
         }
-        Ok(self.told(format!("a route to {text} is entered")))
+        Ok(self.report_change(format!("a route to {text} is entered")))
     }
 
     /// Withdraws a route that was entered by hand.
@@ -146,12 +147,12 @@ impl CommandChannel {
         };
         in_force.config.routes.remove(place);
         self.enter(&in_force.config)?;
-        Ok(self.told(format!("the route to {text} is withdrawn")))
+        Ok(self.report_change(format!("the route to {text} is withdrawn")))
     }
 
     /// The interface of the port that has this number or name.
-    pub(super) fn interface(&self, asked: &str) -> Result<String, Refused> {
-        let number = self.port_number(asked);
+    pub(super) fn interface(&self, requested: &str) -> Result<String, Refused> {
+        let number = self.port_number(requested);
         let number = number.map_err(|why| Refused { status: StatusCode::BAD_REQUEST, ..why })?;
         let in_force = self.change();
         let port = in_force.config.ports.get(number);
@@ -167,8 +168,8 @@ impl CommandChannel {
 }
 
 /// The list that is requested, if one is.
-fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
-    let RoutesAsked { within, source, after, most, .. } = asked;
+fn selection(requested: &RoutesQuery) -> Result<Option<Selection>, Refused> {
+    let RoutesQuery { within, source, after, most, .. } = requested;
     if (within, source, after, most) == (&None, &None, &None, &None) {
         return Ok(None);
     }
@@ -215,7 +216,7 @@ fn place_of(routes: &[RouteSection], prefix: AnyPrefix) -> Option<usize> {
 fn look_up(rib: &RibThread, text: &str) -> Result<Vec<rib_thread::RouteView>, Refused> {
     if text.contains('/') {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
-        return Ok(rib.told_about(prefix));
+        return Ok(rib.routes_to(prefix));
     }
     let address: IpAddr = text.parse().map_err(|_| {
         Refused::bad(format!("`{text}` is neither an address nor a prefix, as 198.18.0.0/16 is"))
@@ -223,15 +224,15 @@ fn look_up(rib: &RibThread, text: &str) -> Result<Vec<rib_thread::RouteView>, Re
     Ok(rib.look_up(address))
 }
 
-fn route_view(told: &rib_thread::RouteView, config: &RouterConfig) -> RouteView {
+fn route_view(reported: &rib_thread::RouteView, config: &RouterConfig) -> RouteView {
     RouteView {
-        prefix: told.prefix.to_string(),
-        source: told.source.to_string(),
-        protocol: protocol_name(told.protocol),
-        distance: told.distance,
-        metric: told.metric,
-        best: told.is_best,
-        ways: told.members.iter().map(|member| way(member, config)).collect(),
+        prefix: reported.prefix.to_string(),
+        source: reported.source.to_string(),
+        protocol: protocol_name(reported.protocol),
+        distance: reported.distance,
+        metric: reported.metric,
+        best: reported.is_best,
+        ways: reported.members.iter().map(|member| way(member, config)).collect(),
     }
 }
 
@@ -258,7 +259,7 @@ fn way(member: &Member, config: &RouterConfig) -> WayView {
     let fate = match member.hop {
         Hop::Via { .. } => None,
         Hop::Local => Some("local"),
-        Hop::Beside => Some("beside"),
+        Hop::KernelLink => Some("beside"),
         Hop::Blackhole => Some("blackhole"),
         Hop::Reject(Rejection::Unreachable) => Some("unreachable"),
         Hop::Reject(Rejection::Prohibited) => Some("prohibited"),

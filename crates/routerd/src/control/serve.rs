@@ -6,7 +6,7 @@
 //! request that changes something must be sent as JSON, which no web page may send to another host
 //! without its consent.
 //!
-//! Each door has a thread, a crowd of connections ([`super::crowd`]) and a turn of its own, so that
+//! Each door has a thread, a crowd of connections ([`super::connection_table`]) and a turn of its own, so that
 //! load by TCP does not affect the socket. A request waits for its turn after it was admitted: refused
 //! requests are answered at once and their connections closed.
 
@@ -39,7 +39,9 @@ use tokio::sync::{Mutex, watch};
 
 use super::answer::Refused;
 use super::command_channel::CommandChannel;
-use super::crowd::{Crowd, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
+use super::connection_table::{
+    ConnectionTable, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE,
+};
 use super::peer::Peer;
 use super::timed::{SOCKET_BYTES, Timed};
 use super::{endpoints, host};
@@ -181,11 +183,11 @@ impl Server {
                 let _ = rustix::process::nice(NICENESS);
                 runtime.block_on(async {
                     let mut attended = pin!(attend(door, commands));
-                    let mut told = pin!(stopped.wait_for(|stopped| *stopped));
+                    let mut stop_signal = pin!(stopped.wait_for(|stopped| *stopped));
                     let mut is_closed = false;
                     poll_fn(|context| {
                         is_closed = is_closed || attended.as_mut().poll(context).is_ready();
-                        told.as_mut().poll(context).map(|_| ())
+                        stop_signal.as_mut().poll(context).map(|_| ())
                     })
                     .await;
                 });
@@ -227,23 +229,25 @@ async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     };
     match door {
         Watched::Unix(listener) => {
-            let (gate, crowd) = (gate(Peer::Owner, None), &commands.crowds.unix);
-            take_in(crowd, &gate, async || Ok((listener.accept().await?.0, None))).await;
+            let (gate, connection_table) =
+                (gate(Peer::Owner, None), &commands.connection_tables.unix);
+            take_in(connection_table, &gate, async || Ok((listener.accept().await?.0, None))).await;
         }
         Watched::Tcp(listener, token) => {
-            let (gate, crowd) = (gate(Peer::Remote, token), &commands.crowds.tcp);
+            let (gate, connection_table) =
+                (gate(Peer::Remote, token), &commands.connection_tables.tcp);
             let accept = async || {
                 let (stream, from) = listener.accept().await?;
                 Ok((stream, Some(from.ip())))
             };
-            take_in(crowd, &gate, accept).await;
+            take_in(connection_table, &gate, accept).await;
         }
     }
 }
 
 /// Accepts new connections and serves the present ones, in turn.
 async fn take_in<S>(
-    crowd: &Arc<Crowd>,
+    connection_table: &Arc<ConnectionTable>,
     gate: &Arc<Gate>,
     accept: impl AsyncFn() -> std::io::Result<(S, Option<IpAddr>)>,
 ) where
@@ -253,7 +257,7 @@ async fn take_in<S>(
         for _ in 0..TAKEN_IN_AT_ONCE {
             match accept().await {
                 Ok((stream, from)) => {
-                    let place = Arc::new(crowd.enter(from));
+                    let place = Arc::new(connection_table.enter(from));
                     tokio::spawn(serve(stream, place, Arc::clone(gate)));
                 }
                 // No descriptors are left: some will be.
@@ -270,9 +274,9 @@ where
     S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
 {
     let began = tokio::time::Instant::now();
-    let (life, asked) = (Arc::clone(&place.life), Arc::clone(&place));
+    let (life, answering) = (Arc::clone(&place.life), Arc::clone(&place));
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (gate, place) = (Arc::clone(&gate), Arc::clone(&asked));
+        let (gate, place) = (Arc::clone(&gate), Arc::clone(&answering));
         async move { Ok::<_, Infallible>(gate.pass(request.map(Body::new), &place).await) }
     });
     let connection = http1::Builder::new()
@@ -396,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_has_the_token_is_admitted() {
+    fn only_requests_with_the_token_are_admitted() {
         let mut headers = HeaderMap::new();
         let status = |headers: &HeaderMap, token| has_token(headers, token).map_err(|no| no.status);
         assert_eq!(status(&headers, None), Ok(()));
@@ -421,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_that_cannot_be_watched_is_an_error() {
+    fn a_listener_that_cannot_be_watched_is_an_error() {
         use std::os::fd::OwnedFd;
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

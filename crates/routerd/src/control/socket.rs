@@ -103,9 +103,10 @@ fn make_room(path: &Path) -> Result<()> {
 /// The directory of sockets where none is given, which only the user that runs routers can use:
 /// `$XDG_RUNTIME_DIR/nilometer`, or `/run/nilometer` for root.
 pub fn usual_folder() -> Option<PathBuf> {
-    let told = std::env::var_os("XDG_RUNTIME_DIR").filter(|told| !told.is_empty());
+    let runtime_dir =
+        std::env::var_os("XDG_RUNTIME_DIR").filter(|runtime_dir| !runtime_dir.is_empty());
     let root = || geteuid().is_root().then(|| PathBuf::from("/run"));
-    told.map(PathBuf::from).or_else(root).map(|folder| folder.join("nilometer"))
+    runtime_dir.map(PathBuf::from).or_else(root).map(|folder| folder.join("nilometer"))
 }
 
 /// The usual place of the router called `name`; its directory is made.
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_killed_router_left_is_replaced() {
+    fn only_the_socket_of_a_killed_router_is_replaced() {
         let folder = std::env::temp_dir().join(format!("nilometer-claim-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("router.sock");

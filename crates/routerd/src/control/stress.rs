@@ -69,7 +69,7 @@ impl CommandChannel {
             return Err(Refused::conflict("a router that is recorded plays no stress test"));
         }
         match self.ask(move |driver| driver.set_stress(stress))? {
-            true => Ok(self.told("a stress test begins".to_owned())),
+            true => Ok(self.report_change("a stress test begins".to_owned())),
             false => Err(Refused::conflict("a stress test is being played: end it first")),
         }
     }
@@ -88,12 +88,12 @@ impl CommandChannel {
     /// # Errors
     /// 404 when there was none.
     pub fn stress(&self) -> Result<StressReport, Refused> {
-        let heard = self.ask(|driver| {
+        let received = self.ask(|driver| {
             let variant = driver.router().fabric().variant();
             driver.stress().map(|stress| (stress.view(), *stress.plan(), variant))
         })?;
         let (live, plan, variant) =
-            heard.ok_or_else(|| Refused::missing("no stress test was begun"))?;
+            received.ok_or_else(|| Refused::missing("no stress test was begun"))?;
         let (queueing, simulated) = match variant {
             Some(variant) => (variant.name(), self.simulated(&plan, variant)?),
             None => ("off", SimulatedStress::default()),

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::crowd::{Ended, Place};
+use super::connection_table::{Ended, Place};
 
 /// How long a peer may read none of the bytes that wait for it.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(10);

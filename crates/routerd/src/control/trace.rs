@@ -34,8 +34,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub async fn trace(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer {
     let place = place(streams)?;
     let (to, packets) = channel(COPIES_WAITING);
-    let asked = Arc::clone(&commands);
-    let work = move || asked.ask(move |driver| begin(driver, to));
+    let handle = Arc::clone(&commands);
+    let work = move || handle.ask(move |driver| begin(driver, to));
     let names = tokio::task::spawn_blocking(work).await.map_err(Refused::unavailable)??;
     let names = names.ok_or_else(|| Refused::conflict("another trace goes on; end it first"))?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

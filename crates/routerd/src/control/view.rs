@@ -193,7 +193,7 @@ pub struct SourceView {
 /// Query for routes: either a single `prefix`, or a list selected by the other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
-pub struct RoutesAsked {
+pub struct RoutesQuery {
     /// A prefix, or an address to be matched by its longest prefix: all routes to it.
     pub prefix: Option<String>,
     /// List routes within this prefix, including itself.
@@ -293,7 +293,7 @@ impl FabricBody {
     /// # Errors
     /// One line with the field.
     pub fn over(self, old: &FabricSection) -> Result<FabricSection, String> {
-        let told = |key: &'static str| move |why: String| format!("{key}: {why}");
+        let with_key = |key: &'static str| move |why: String| format!("{key}: {why}");
         let mut new = old.clone();
         new.queueing = self.queueing.unwrap_or(new.queueing);
         new.speedup = self.speedup.unwrap_or(new.speedup);
@@ -301,10 +301,10 @@ impl FabricBody {
             return Err(format!("speedup is {}; give 1 to 64", new.speedup));
         }
         if let Some(text) = self.period {
-            new.period = span(&text).map_err(told("period"))?;
+            new.period = span(&text).map_err(with_key("period"))?;
         }
         if let Some(text) = self.link_rate {
-            new.link_rate = rate(&text).map_err(told("link_rate"))?;
+            new.link_rate = rate(&text).map_err(with_key("link_rate"))?;
         }
         new.minimum_backlog_bytes = self.minimum_backlog_bytes.unwrap_or(new.minimum_backlog_bytes);
         Ok(new)

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_weighed_by_its_time() {
+    fn backlog_is_averaged_over_time() {
         let mut course = Course::default();
         course.see(0, packets(3));
         course.see(4_000_000, packets(8));
@@ -246,8 +246,8 @@ mod tests {
         }
         let steps = course.steps();
         assert!(steps.len() <= STEPS_MAX && steps.len() > STEPS_MAX / 4, "{}", steps.len());
-        let told: u64 = steps.iter().map(|step| step.length_ns).sum();
-        assert_eq!(told, now_ns);
+        let total: u64 = steps.iter().map(|step| step.length_ns).sum();
+        assert_eq!(total, now_ns);
         let sum: f64 = steps.iter().map(|it| it.waited.mean_packets * it.length_ns as f64).sum();
         assert!((sum / integral - 1.0).abs() < 1e-9, "{sum} of {integral}");
         assert!((course.whole().mean_packets * now_ns as f64 / integral - 1.0).abs() < 1e-9);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_alone_does_not_wait_and_who_comes_with_many_does() {
+    fn single_frames_are_not_delayed_and_bursts_are_gathered() {
         assert_eq!(rest(1, 1_000, FREE), None);
         assert_eq!(rest(1, 26, FREE), None);
         assert_eq!(rest(3, 30, FREE), Some(REST_MAX));

@@ -36,7 +36,7 @@ mod offload_log;
 mod plugin_orders;
 mod port_slot;
 mod remote;
-mod said;
+mod reports;
 mod signalling;
 mod stalls;
 mod stress_test;
@@ -72,7 +72,7 @@ pub use offload_log::{OffloadEvent, OffloadLog};
 pub use plugin_orders::{PluginOrder, PluginOrders};
 use port_slot::PortSlot;
 pub use port_slot::{Lost, Presence};
-use remote::Ear;
+use remote::CallReceiver;
 pub use remote::Remote;
 pub use signalling::Reserved;
 use signalling::Signalling;
@@ -101,7 +101,7 @@ pub struct Driver {
     /// Frames that devices handed in during this turn.
     came: usize,
     gathering: Gathering,
-    ear: Ear,
+    call_receiver: CallReceiver,
     hops: HopsReader,
     links_seen: Instant,
     /// Turns that were made, and those after which it slept.
@@ -135,7 +135,7 @@ impl Driver {
         recorder: Option<Recorder>,
     ) -> Result<(Driver, Remote)> {
         let mut recorder = recorder.map(Box::new);
-        let (ear, remote) = remote::line()?;
+        let (call_receiver, remote) = remote::line()?;
         Driver::set_hops(&mut router, &mut recorder, Arc::clone(hops.current()));
         let now = Instant::now();
         let driver = Driver {
@@ -146,7 +146,7 @@ impl Driver {
             began: now,
             taken: Vec::with_capacity(TAKEN_AT_ONCE),
             came: 0,
-            ear,
+            call_receiver,
             hops,
             links_seen: now,
             turns: (0, 0),
@@ -360,12 +360,12 @@ impl Driver {
     /// Executes a command. Its sender is answered when it has taken effect on shortcuts as well.
     fn listen(&mut self) -> bool {
         let mut any = false;
-        while let Some(word) = self.ear.next_word() {
+        while let Some(call) = self.call_receiver.next_call() {
             any = true;
             if let Some(grants) = &mut self.grants {
                 grants.settle(&mut self.router);
             }
-            let answer = word(self);
+            let answer = call(self);
             let now = self.now();
             if let Some(grants) = &mut self.grants {
                 grants.revise(&mut flow_offload::Turn {
@@ -464,7 +464,7 @@ impl Driver {
             return Ok(());
         }
         let rest = if is_stuck { rest.max(STUCK_FOR) } else { rest };
-        let mut polls = vec![(self.ear.descriptor(), libc::POLLIN)];
+        let mut polls = vec![(self.call_receiver.descriptor(), libc::POLLIN)];
         for slot in &mut self.slots {
             let is_blocked = slot.is_blocked;
             let mut add = |descriptor, events| polls.push((descriptor, events));
@@ -482,7 +482,7 @@ impl Driver {
             let late = Span::from_nanos(began.elapsed().saturating_sub(rest).as_nanos() as u64);
             stress.oversleep(late, self.router.fabric().made_up().unwrap_or(Span::ZERO));
         }
-        self.ear.silence();
+        self.call_receiver.silence();
         Ok(())
     }
 }

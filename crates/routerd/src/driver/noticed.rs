@@ -68,7 +68,7 @@ mod tests {
     }
 
     /// The places of the packets at which the pipeline would be queried, given each packet's flow.
-    fn asked(flows: impl Iterator<Item = u8>) -> Vec<usize> {
+    fn looked_up(flows: impl Iterator<Item = u8>) -> Vec<usize> {
         let mut noticed = Noticed::new(8);
         flows
             .enumerate()
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn a_flows_second_packet_is_asked_about_and_every_64th_behind_it() {
+    fn a_flows_second_packet_and_every_64th_behind_it_are_looked_up() {
         let expected: Vec<usize> = (0..1_000).filter(|number| number % 64 == 1).collect();
-        assert_eq!(asked([7; 1_000].into_iter()), expected);
+        assert_eq!(looked_up([7; 1_000].into_iter()), expected);
     }
 
     #[test]
@@ -88,20 +88,20 @@ mod tests {
         for flows in 1..=REMEMBERED {
             let in_turns = (0..).map(|number| (number % flows) as u8);
             let second: Vec<usize> = (flows..2 * flows).collect();
-            assert_eq!(asked(in_turns.take(10 * flows)), second, "{flows} flows");
+            assert_eq!(looked_up(in_turns.take(10 * flows)), second, "{flows} flows");
         }
     }
 
     #[test]
-    fn who_always_comes_from_elsewhere_asks_nothing() {
-        assert!(asked((0..=255).cycle().take(10_000)).is_empty());
+    fn packets_of_ever_different_flows_are_not_looked_up() {
+        assert!(looked_up((0..=255).cycle().take(10_000)).is_empty());
         // And does not hide one that comes every third time.
         let mixed =
             (0..1_000u32).map(|number| if number % 3 == 0 { 255 } else { (number % 200) as u8 });
-        assert_eq!(asked(mixed.take(9)), [3]);
+        assert_eq!(looked_up(mixed.take(9)), [3]);
         // Nor one that comes every seventh time, with six others in between.
         let mixed =
             (0..1_000u32).map(|number| if number % 7 == 0 { 255 } else { (number % 200) as u8 });
-        assert_eq!(asked(mixed.take(14)), [7]);
+        assert_eq!(looked_up(mixed.take(14)), [7]);
     }
 }

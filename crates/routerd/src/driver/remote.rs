@@ -11,20 +11,20 @@ use anyhow::{Context, Result, anyhow};
 use super::Driver;
 
 /// A call to the driver; the result is returned to the caller.
-pub(super) type Word = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
+pub(super) type Call = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
 /// Answers once the call has taken effect.
 pub(super) type Answer = Box<dyn FnOnce()>;
 
 /// A handle by which other threads call a driver.
 #[derive(Clone)]
 pub struct Remote {
-    words: Sender<Word>,
+    calls: Sender<Call>,
     bell: Arc<UnixStream>,
 }
 
 /// The driver's end: the calls, and a bell that wakes it from its sleep.
-pub(super) struct Ear {
-    words: Receiver<Word>,
+pub(super) struct CallReceiver {
+    calls: Receiver<Call>,
     bell: UnixStream,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Ear {
 ///
 /// # Errors
 /// When the process has no descriptors left.
-pub(super) fn line() -> Result<(Ear, Remote)> {
+pub(super) fn line() -> Result<(CallReceiver, Remote)> {
     let (bell, far) = UnixStream::pair().context("cannot make a bell for the driver")?;
     for end in [&bell, &far] {
         end.set_nonblocking(true).context("cannot make a bell for the driver")?;
     }
-    let (say, words) = channel();
-    Ok((Ear { words, bell }, Remote { words: say, bell: Arc::new(far) }))
+    let (sender, calls) = channel();
+    Ok((CallReceiver { calls, bell }, Remote { calls: sender, bell: Arc::new(far) }))
 }
 
 impl Remote {
@@ -52,11 +52,11 @@ impl Remote {
     ) -> Result<T> {
         let stopped = || anyhow!("the router has stopped");
         let (answer, answered) = channel();
-        let word = move |driver: &mut Driver| -> Answer {
+        let call_made = move |driver: &mut Driver| -> Answer {
             let result = work(driver);
             Box::new(move || drop(answer.send(result)))
         };
-        self.words.send(Box::new(word)).map_err(|_| stopped())?;
+        self.calls.send(Box::new(call_made)).map_err(|_| stopped())?;
         self.ring();
         answered.recv().map_err(|_| stopped())
     }
@@ -68,10 +68,10 @@ impl Remote {
     }
 }
 
-impl Ear {
+impl CallReceiver {
     /// The next call.
-    pub(super) fn next_word(&self) -> Option<Word> {
-        self.words.try_recv().ok()
+    pub(super) fn next_call(&self) -> Option<Call> {
+        self.calls.try_recv().ok()
     }
 
     /// What becomes readable when the bell rings.

@@ -221,7 +221,7 @@ impl Driver {
             });
         }
         while let Some(upcall) = signalling.process.poll_upcall() {
-            let said = match upcall {
+            let line = match upcall {
                 Upcall::Refused { session, why } => {
                     format!("a reservation for {} is refused: {why}", session.destination)
                 }
@@ -230,7 +230,7 @@ impl Driver {
                 }
                 _ => continue,
             };
-            self.say(Level::Info, said);
+            self.say(Level::Info, line);
         }
     }
 

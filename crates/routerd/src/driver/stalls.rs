@@ -44,10 +44,10 @@ impl Watch {
         let now = (Instant::now(), thread_time());
         let (passed, computed) = (now.0 - self.before.0, now.1.saturating_sub(self.before.1));
         self.before = now;
-        self.heed(passed.saturating_sub(computed), came);
+        self.observe(passed.saturating_sub(computed), came);
     }
 
-    fn heed(&mut self, idle: Duration, came: usize) {
+    fn observe(&mut self, idle: Duration, came: usize) {
         if idle >= self.least && came >= TAKEN_AT_ONCE {
             self.found.count += 1;
             self.found.total += idle;
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_idle_while_frames_waited_was_stalled() {
+    fn a_thread_idle_while_frames_waited_was_stalled() {
         let mut watch = Watch::new(Duration::from_millis(4));
-        watch.heed(Duration::from_millis(50), TAKEN_AT_ONCE - 1);
-        watch.heed(Duration::from_millis(3), 2_000);
+        watch.observe(Duration::from_millis(50), TAKEN_AT_ONCE - 1);
+        watch.observe(Duration::from_millis(3), 2_000);
         assert_eq!(watch.found, Stalls::default(), "it slept, or was hardly held up");
-        watch.heed(Duration::from_millis(5), TAKEN_AT_ONCE);
-        watch.heed(Duration::from_millis(9), 2 * TAKEN_AT_ONCE);
+        watch.observe(Duration::from_millis(5), TAKEN_AT_ONCE);
+        watch.observe(Duration::from_millis(9), 2 * TAKEN_AT_ONCE);
         let (total, longest) = (Duration::from_millis(14), Duration::from_millis(9));
         assert_eq!(watch.found, Stalls { count: 2, total, longest });
     }

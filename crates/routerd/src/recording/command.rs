@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use nilometer_router::memory::{GiveBack, Memory};
+use nilometer_router::memory::{Memory, ReturnBuffers};
 use nilometer_router::pipeline::Router;
 use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span, Time};
@@ -145,12 +145,17 @@ impl Command {
                 let rate = rate_bps.and_then(Rate::new);
                 let place = PortPlace { plan: &plan, number: *port, rate, config };
                 let discipline = place.discipline(Some(queue))?;
-                router.fabric_mut().set_discipline(now, *port, discipline, &mut GiveBack(memory));
+                router.fabric_mut().set_discipline(
+                    now,
+                    *port,
+                    discipline,
+                    &mut ReturnBuffers(memory),
+                );
             }
             Command::Fabric(section) => {
                 let changed = RouterConfig { fabric: (**section).clone(), ..config.clone() };
                 let plan = fabric(&changed)?;
-                let drops = &mut GiveBack(memory);
+                let drops = &mut ReturnBuffers(memory);
                 let fabric = router.fabric_mut();
                 let _ = fabric.set_queueing(now, plan.shape, plan.variant, drops);
             }

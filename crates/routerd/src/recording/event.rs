@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_frames_apart() {
+    fn different_frames_have_different_digests() {
         let frame: Vec<u8> = (0..100).collect();
         let mut other = frame.clone();
         other[99] ^= 1;

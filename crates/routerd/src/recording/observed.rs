@@ -12,7 +12,7 @@ pub struct ObservedMemory<'a, M> {
     inner: &'a mut M,
     response: &'a mut Response,
     /// Buffers requested in this call.
-    asked: u64,
+    requests: u64,
     /// Those of them that are to be refused, as the recorded ones were; none where the memory decides.
     refuse: Option<&'a [u64]>,
 }
@@ -23,14 +23,14 @@ impl<'a, M: Memory> ObservedMemory<'a, M> {
         response: &'a mut Response,
         refuse: Option<&'a [u64]>,
     ) -> ObservedMemory<'a, M> {
-        ObservedMemory { inner, response, asked: 0, refuse }
+        ObservedMemory { inner, response, requests: 0, refuse }
     }
 }
 
 impl<M: Memory> Memory for ObservedMemory<'_, M> {
     fn take(&mut self, bytes: u16) -> Option<Place> {
-        let number = self.asked;
-        self.asked += 1;
+        let number = self.requests;
+        self.requests += 1;
         let is_refused = self.refuse.is_some_and(|refused| refused.contains(&number));
         let taken = if is_refused { None } else { self.inner.take(bytes) };
         if taken.is_none() {

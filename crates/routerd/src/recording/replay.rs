@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_damaged_recording_asks_is_an_error() {
+    fn impossible_inputs_of_a_recording_are_errors() {
         let refused = |input: &Input| {
             let mut replay = Replay::new(&beginning()).expect("a router");
             let response = Response::default();

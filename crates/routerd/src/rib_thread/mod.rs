@@ -93,7 +93,7 @@ pub struct StaticRoute {
 type Parts<A> = (fn(&Table) -> &Rib<A>, fn(&mut Table) -> &mut Serving<A>);
 
 /// The operator's last routes of one source, to find what has changed.
-type Told = BTreeMap<AnyPrefix, RouteTarget>;
+type RoutesOfSource = BTreeMap<AnyPrefix, RouteTarget>;
 
 /// The state that the thread and its callers share.
 struct Shared {
@@ -120,7 +120,7 @@ pub struct RibThread {
     limits: RouteLimits,
     shared: Arc<Shared>,
     news: SyncSender<RouteBatch>,
-    told: Mutex<[Told; 2]>,
+    by_source: Mutex<[RoutesOfSource; 2]>,
     addresses: Mutex<BTreeMap<u16, Vec<(IpAddr, u8)>>>,
     exchanging: Mutex<()>,
 }
@@ -159,11 +159,11 @@ impl RibThread {
             changed_at_ns: AtomicU64::new(0),
             over: Arc::default(),
         });
-        let (news, told) = sync_channel(NEWS_MAX);
+        let (news, by_source) = sync_channel(NEWS_MAX);
         let (its, over) = (Arc::clone(&shared), Arc::clone(&shared.over));
-        let worker = Worker::start("routes", over, move || its.run(&told))?;
-        let (told, addresses, exchanging) = Default::default();
-        Ok(RibThread { _worker: worker, limits, shared, news, told, addresses, exchanging })
+        let worker = Worker::start("routes", over, move || its.run(&by_source))?;
+        let (by_source, addresses, exchanging) = Default::default();
+        Ok(RibThread { _worker: worker, limits, shared, news, by_source, addresses, exchanging })
     }
 
     /// The channel for sources' updates.
@@ -210,7 +210,7 @@ impl RibThread {
     pub fn set_addresses(&self, port: u16, addresses: &[(IpAddr, u8)]) -> u64 {
         let mut all = lock(&self.addresses);
         all.insert(port, addresses.to_vec());
-        let mut wanted = Told::new();
+        let mut wanted = RoutesOfSource::new();
         for (&port, addresses) in all.iter() {
             let on_link = RouteTarget::Fate(Hop::Via { port, gateway: None });
             for &(address, length) in addresses {
@@ -301,7 +301,7 @@ impl RibThread {
     }
 
     /// All routes to exactly this prefix, the best first.
-    pub fn told_about(&self, prefix: AnyPrefix) -> Vec<RouteView> {
+    pub fn routes_to(&self, prefix: AnyPrefix) -> Vec<RouteView> {
         view::exact(&self.shared.called(), prefix)
     }
 
@@ -312,11 +312,11 @@ impl RibThread {
     }
 
     /// Applies the difference between `wanted` and the earlier routes of a source.
-    fn replace(&self, source: Source, wanted: Told) -> u64 {
-        let mut told = lock(&self.told);
+    fn replace(&self, source: Source, wanted: RoutesOfSource) -> u64 {
+        let mut by_source = lock(&self.by_source);
         let (place, protocol) = match source {
-            Source::Static => (&mut told[0], PROTOCOL_STATIC),
-            _ => (&mut told[1], PROTOCOL_KERNEL),
+            Source::Static => (&mut by_source[0], PROTOCOL_STATIC),
+            _ => (&mut by_source[1], PROTOCOL_KERNEL),
         };
         let gone = place.keys().filter(|prefix| !wanted.contains_key(*prefix));
         let gone = gone.map(|prefix| RouteUpdate::Withdraw { prefix: *prefix, metric: 0 });

@@ -77,6 +77,6 @@ fn ranked<A: Address>(
     found: Vec<Route<A>>,
     wrap: fn(Prefix<A>) -> AnyPrefix,
 ) -> Vec<RouteView> {
-    let told = found.into_iter().enumerate();
-    told.map(|(rank, route)| view(table, route, wrap, rank == 0)).collect()
+    let routes = found.into_iter().enumerate();
+    routes.map(|(rank, route)| view(table, route, wrap, rank == 0)).collect()
 }

@@ -81,13 +81,13 @@ impl<A: Address> First<A> {
     fn gather(&mut self, rib: &Rib<A>, part: usize, selection: &Selection) {
         let Some(within) = self.within else { return };
         let (after, most) = (self.after, selection.most);
-        let is_asked_for = |route: &Route<A>| {
+        let is_selected = |route: &Route<A>| {
             route.prefix.length() >= within.length()
                 && within.contains(route.prefix.address())
                 && after.is_none_or(|after| after < route.prefix)
                 && selection.source.is_none_or(|source| source == route.source)
         };
-        for route in rib.best_in(part).filter(is_asked_for) {
+        for route in rib.best_in(part).filter(is_selected) {
             self.count += 1;
             if most == 0 || self.end.is_some_and(|end| end < route.prefix) {
                 continue;
@@ -189,7 +189,7 @@ impl Walk {
     /// Reads the ways of the next prefix, if it still has a route; whether there is one more.
     fn tell(&mut self, table: &Table) -> bool {
         let Some(&prefix) = self.chosen.get(self.read) else { return false };
-        let told = match prefix {
+        let reported = match prefix {
             AnyPrefix::V4(prefix) => {
                 table.rib_v4().best_of(prefix).map(|route| view(table, route, AnyPrefix::V4, true))
             }
@@ -197,9 +197,10 @@ impl Walk {
                 table.rib_v6().best_of(prefix).map(|route| view(table, route, AnyPrefix::V6, true))
             }
         };
-        let is_asked_for =
-            |told: &RouteView| self.selection.source.is_none_or(|source| source == told.source);
-        self.routes.extend(told.filter(is_asked_for));
+        let is_selected = |reported: &RouteView| {
+            self.selection.source.is_none_or(|source| source == reported.source)
+        };
+        self.routes.extend(reported.filter(is_selected));
         self.read += 1;
         self.read < self.chosen.len()
     }

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn writing_and_reading_round_trip() {
         let mut writer = Writer::default();
         let oid = [1, 3, 6, 1, 2, 1, 2, 2, 1, 10, 3];
         writer.oid(&oid);

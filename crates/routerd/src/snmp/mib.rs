@@ -62,8 +62,9 @@ const ADDRESS_ERRORS: [&str; 4] =
 
 /// All objects as they are now.
 pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
-    let told = |why: Refused| anyhow!(why.error);
-    let (tally, ports) = (commands.tally().map_err(told)?, commands.ports().map_err(told)?.ports);
+    let as_error = |why: Refused| anyhow!(why.error);
+    let (tally, ports) =
+        (commands.tally().map_err(as_error)?, commands.ports().map_err(as_error)?.ports);
     let mut tree = Tree::new();
     put(&mut tree, INTERFACES, 0, [(1, Value::Integer(ports.len() as i32))]);
     for port in &ports {
@@ -73,12 +74,12 @@ pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
     internet(&mut tree, &tally);
     let mut from = Some(0);
     while let Some(first) = from {
-        let view = commands.filters(first).map_err(told)?;
+        let view = commands.filters(first).map_err(as_error)?;
         view.filters.iter().for_each(|filter| one_filter(&mut tree, filter));
         from = view.next;
     }
     fabric(&mut tree, &tally, commands)?;
-    let plugins = commands.plugins().map_err(told)?.plugins;
+    let plugins = commands.plugins().map_err(as_error)?.plugins;
     plugins.iter().for_each(|view| plugin(&mut tree, view));
     Ok(tree)
 }

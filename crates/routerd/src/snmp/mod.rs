@@ -60,14 +60,14 @@ impl Subagent {
         let stop = Arc::new(AtomicBool::new(false));
         let (place, until) = (place.to_owned(), Arc::clone(&stop));
         let work = move || {
-            let mut said = String::new();
+            let mut reported = String::new();
             while !until.load(Ordering::Relaxed) {
                 let ended = serve(&place, &commands, &until);
                 if let Err(why) = ended.map_err(|why| format!("{why:#}"))
-                    && why != said
+                    && why != reported
                 {
                     commands.messages.say(Level::Warning, format!("SNMP: {why}"));
-                    said = why;
+                    reported = why;
                 }
                 let began = Instant::now();
                 while began.elapsed() < AGAIN && !until.load(Ordering::Relaxed) {
@@ -155,18 +155,21 @@ impl Session<'_> {
     }
 
     /// Sends a request, and waits for the answer that it succeeded.
-    fn ask(&mut self, asked: u8, payload: Writer, packet: u32) -> Result<Header> {
-        let pdu = payload.pdu(asked, [self.number, 0, packet]);
+    fn ask(&mut self, request_kind: u8, payload: Writer, packet: u32) -> Result<Header> {
+        let pdu = payload.pdu(request_kind, [self.number, 0, packet]);
         self.stream.write_all(&pdu).context("the daemon is gone")?;
-        let heard = self.hear(Some(PATIENCE))?;
-        let (header, payload) = heard.context("the router ends")?;
+        let reply = self.hear(Some(PATIENCE))?;
+        let (header, payload) = reply.context("the router ends")?;
         ensure!(
             header.kind == kind::RESPONSE,
             "the daemon answers with a PDU of kind {}",
             header.kind
         );
         let failed = header.reader(&payload)?.response()?;
-        ensure!(failed == error::NONE, "the daemon refuses a PDU of kind {asked}: error {failed}");
+        ensure!(
+            failed == error::NONE,
+            "the daemon refuses a PDU of kind {request_kind}: error {failed}"
+        );
         Ok(header)
     }
 
@@ -210,13 +213,13 @@ fn is_momentary(kind: ErrorKind) -> bool {
 /// The answer to a request; nothing where none is needed.
 fn answer(header: &Header, payload: &[u8], tree: &Tree) -> Option<Vec<u8>> {
     let mut binds = Writer::default();
-    let said = match header.kind {
+    let reported = match header.kind {
         kind::GET | kind::GET_NEXT | kind::GET_BULK => look_up(header, payload, tree, &mut binds),
         kind::TEST_SET => Ok(error::NOT_WRITABLE),
         kind::CLEANUP_SET | kind::RESPONSE => return None,
         _ => Ok(error::NONE),
     };
-    let failed = said.unwrap_or(error::PARSE);
+    let failed = reported.unwrap_or(error::PARSE);
     let mut answer = Writer::default();
     // The daemon's own clock counts.
     answer.word(0);

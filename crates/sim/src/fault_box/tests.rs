@@ -37,7 +37,7 @@ fn nothing_happens_without_faults() {
 }
 
 #[test]
-fn each_fault_comes_as_often_as_asked() {
+fn each_fault_occurs_at_its_configured_rate() {
     const PACKETS: u32 = 200_000;
     let near = |count: u64, share: f64| {
         let expected = share * f64::from(PACKETS);
@@ -184,7 +184,7 @@ fn by_link(faults: Faults, packets: u64) -> (Vec<(u64, u64)>, FaultCounts) {
 }
 
 #[test]
-fn a_link_sends_one_packet_after_the_other_and_drops_what_finds_its_queue_full() {
+fn a_link_serialises_packets_and_drops_those_that_find_its_queue_full() {
     let wide = Faults { queue_bytes: 1 << 20, ..Faults::default() };
     let (left, counts) = by_link(wide, 100);
     let expected: Vec<(u64, u64)> = (0..100).map(|n| (n, (n + 1) * 100_000)).collect();
@@ -274,7 +274,7 @@ fn ms(ms: u64) -> Span {
 }
 
 #[test]
-fn losses_by_place_and_cuts_lose_what_they_say_and_nothing_else() {
+fn losses_by_place_and_cuts_lose_the_stated_packets_only() {
     let timetable = Timetable {
         losses: alloc::vec![[3, 3], [7, 8]],
         cuts: alloc::vec![[ms(5), ms(8)], [ms(20), ms(21)]],

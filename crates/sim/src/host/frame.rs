@@ -60,25 +60,25 @@ pub(super) fn headers(
 }
 
 /// What a frame is to a host.
-pub(super) enum Heard {
+pub(super) enum ReceivedFrame {
     Segment(Box<(Ends, Segment, Ecn)>),
     NotTcp,
     Corrupted,
 }
 
 /// Reads a frame; the ends are as the receiver sees them, itself first.
-pub(super) fn read(frame: &[u8]) -> Heard {
-    let Some((ecn, addresses, bytes)) = ip(frame) else { return Heard::NotTcp };
+pub(super) fn read(frame: &[u8]) -> ReceivedFrame {
+    let Some((ecn, addresses, bytes)) = ip(frame) else { return ReceivedFrame::NotTcp };
     let port = |at: usize| bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-    let (Some(from), Some(to)) = (port(0), port(2)) else { return Heard::NotTcp };
+    let (Some(from), Some(to)) = (port(0), port(2)) else { return ReceivedFrame::NotTcp };
     let [source, destination] = addresses;
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
     match parse_between(bytes, &Ends { source, destination }) {
         Ok(segment) => {
             let seen = Ends { source: destination, destination: source };
-            Heard::Segment(Box::new((seen, segment, ecn)))
+            ReceivedFrame::Segment(Box::new((seen, segment, ecn)))
         }
-        Err(_) => Heard::Corrupted,
+        Err(_) => ReceivedFrame::Corrupted,
     }
 }
 

@@ -155,15 +155,15 @@ fn connections_of_both_families_are_played_over_frames() {
         }
     }
     let times: Vec<_> = played.reports[0].iter().map(|report| report.finished).collect();
-    let asked = Time::from_nanos(36 * MS);
-    assert!(times[0].is_some_and(|time| time > asked && time < asked + Span::from_nanos(20 * MS)));
+    let due = Time::from_nanos(36 * MS);
+    assert!(times[0].is_some_and(|time| time > due && time < due + Span::from_nanos(20 * MS)));
     assert_eq!(played.counts[0].sent + played.counts[1].sent, played.frames);
     assert_eq!(played.counts[0].received, played.counts[1].sent);
     assert_eq!((played.counts[0].strays, played.left), (0, 0));
 }
 
 #[test]
-fn what_is_lost_and_damaged_is_sent_again() {
+fn lost_and_damaged_segments_are_retransmitted() {
     let faults = Faults {
         loss: 0.03,
         corrupt: 0.02,
@@ -180,7 +180,7 @@ fn what_is_lost_and_damaged_is_sent_again() {
 }
 
 #[test]
-fn who_refuses_resets_and_who_is_not_there_says_nothing() {
+fn a_refusing_host_resets_and_an_absent_one_is_silent() {
     let played = play(&[script(Opening::Refused), script(Opening::Unanswered)], Faults::default());
     let [refused, unanswered] = [&played.reports[0][0], &played.reports[0][1]];
     assert!(!refused.was_established && refused.finished < Some(Time::from_nanos(2 * MS)));

@@ -61,7 +61,7 @@ fn each_host_has_its_own_access_link() {
 }
 
 #[test]
-fn what_cannot_be_joined_is_refused() {
+fn invalid_topologies_are_refused() {
     let refused = |hosts: &[(&str, u32)], links| {
         Topology::new(&scenario(hosts, &["r"], links)).expect_err("refused").to_string()
     };

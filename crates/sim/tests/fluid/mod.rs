@@ -60,8 +60,8 @@ pub fn pour(
     let mut outcome = FluidOutcome::default();
     for update in 0..=periods_most {
         let announced = pool.announce();
-        for (port, said) in announced.iter().enumerate() {
-            board.hear(port, said)?;
+        for (port, announcement) in announced.iter().enumerate() {
+            board.hear(port, announcement)?;
         }
         outcome.first.push((pool.output[0], pool.input[0][0]));
         if !load.aim(update, &announced, &mut aims) {

@@ -17,7 +17,7 @@ struct Drawn {
     /// Each side's stream so far, a FIN included.
     sent: [u64; 2],
     /// Of each side, what it has heard at its last step.
-    heard: [u64; 2],
+    received: [u64; 2],
     /// The last step was one side's alone.
     is_turn: bool,
     segment_bytes: u64,
@@ -39,7 +39,7 @@ pub fn script(seed: u64, number: u64) -> Script {
         rng,
         steps: Vec::new(),
         sent: [0; 2],
-        heard: [0; 2],
+        received: [0; 2],
         is_turn: false,
         segment_bytes: segment_bytes.into(),
     };
@@ -147,13 +147,13 @@ impl Drawn {
 
     /// `by` acts `pause_ns` after it has heard the other end, and the other end at about the same time.
     fn at_once(&mut self, by: Side, pause_ns: u64, [act, others]: [Act; 2]) {
-        let heard = self.heard[by.other() as usize];
+        let received = self.received[by.other() as usize];
         let off_ns = MS + self.rng.below(DELAY_NS / 2 - 2 * MS);
         let is_first = self.rng.below(2) == 0;
         let other_ns = DELAY_NS + if is_first { pause_ns + off_ns } else { pause_ns - off_ns };
         self.add(by, pause_ns, act);
         let place = self.steps.len() - usize::from(!is_first);
-        let (awaits, by) = (heard, by.other());
+        let (awaits, by) = (received, by.other());
         self.steps.insert(place, Step { by, awaits, pause_ns: other_ns, act: others });
         self.sent[by as usize] += length(others);
         self.is_turn = false;
@@ -164,7 +164,7 @@ impl Drawn {
         let awaits = self.sent[by.other() as usize];
         self.steps.push(Step { by, awaits, pause_ns, act });
         self.sent[by as usize] += length(act);
-        self.heard[by as usize] = awaits;
+        self.received[by as usize] = awaits;
         self.is_turn = true;
     }
 }

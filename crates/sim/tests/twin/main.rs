@@ -243,7 +243,7 @@ fn every_delivery_is_the_naive_twins_delivery() {
 
 /// A link's end where a route has no path: packets that arrive there are counted, and none is lost.
 #[test]
-fn what_has_no_path_is_counted_where_it_lands() {
+fn packets_without_a_path_are_counted_where_they_land() {
     for fuses in [false, true] {
         let pattern = Pattern {
             start: Time::ZERO,

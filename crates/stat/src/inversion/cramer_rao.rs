@@ -161,7 +161,7 @@ fn by_packets() -> [Case<4>; 2] {
 
 /// The claim of the essays: counts of packets leave laws open that last packets determine.
 #[test]
-fn last_packets_tell_what_counts_of_packets_leave_open() {
+fn last_packets_identify_laws_that_packet_counts_do_not() {
     let sampling =
         |interval, with_remainders| Sampling { flows: MILLION, interval, with_remainders };
     let synthetic = synthetic();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_record_tells_the_bin_of_its_flow() {
+    fn a_long_record_determines_the_bin_of_its_flow() {
         let grid = Grid::new(&BTreeMap::from([((5_000, 1), 1)]), 10.0, 1);
         for packets in [CERTAIN_PACKETS, 5_000] {
             let row = grid.row(packets, 1);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn one_record_is_enough_and_says_how_little_it_knows() {
+    fn one_record_is_enough_and_has_a_wide_interval() {
         let mut flows = SampledFlows::new(100).expect("sampled");
         flows.add(1, true);
         let found = flows.invert().expect("a SYN");

@@ -225,7 +225,7 @@ mod tests {
 
     /// By hand, for whole powers.
     #[test]
-    fn a_length_is_survived_as_often_as_the_law_says() {
+    fn survival_of_a_length_is_that_of_the_law() {
         let law = |elephants: f64| Reference::MiceAndElephants {
             elephants,
             mice_mean: 4.0,

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_no_time() {
+    fn idle_time_does_not_advance_the_cubic_curve() {
         let mut busy = Path::after_loss(1_000, 0.1);
         let mut idle = Path::after_loss(1_000, 0.1);
         busy.run(5.0);

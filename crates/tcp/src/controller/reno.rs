@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn delayed_acknowledgements_slow_only_who_counts_them() {
+    fn delayed_acknowledgements_slow_only_growth_per_acknowledgement() {
         let grown = |growth, cwnd, ssthresh| {
             let mut reno = Reno::new(growth);
             let mut window = window(cwnd, ssthresh);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_halves_what_was_under_way_and_undo_puts_it_back() {
+    fn loss_halves_the_flight_and_undo_restores_the_window() {
         for cause in [Congestion::Loss, Congestion::Marked, Congestion::Timeout] {
             let mut reno = Reno::new(Growth::Bytes);
             let mut window = window(20, 1_000);

@@ -126,7 +126,7 @@ fn blocks(dice: &mut Dice, una: u64, max: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn records_say_what_the_text_says() {
+fn records_agree_with_a_literal_implementation_of_the_rfc() {
     for seed in 1..400_u64 {
         let mut dice = Dice(seed * 0x9e37_79b9_7f4a_7c15);
         let (mut rack, mut twin) = (Rack::new(MSS as u32), Twin::default());
@@ -171,7 +171,7 @@ fn records_say_what_the_text_says() {
 }
 
 #[test]
-fn a_timeout_leaves_what_was_sent_just_now() {
+fn a_timeout_spares_segments_sent_within_a_round_trip() {
     let mut rack = Rack::new(MSS as u32);
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
     rack.on_sent(0, MSS, at(0));

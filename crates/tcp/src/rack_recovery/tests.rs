@@ -69,7 +69,7 @@ impl Stage {
 
 /// RFC 2018: a block covers data that was sent and not acknowledged; any other is ignored.
 #[test]
-fn blocks_that_cannot_be_are_not_believed() {
+fn invalid_sack_blocks_are_ignored() {
     let cases: [([u32; 2], u64); 8] = [
         ([2_001, 3_001], MSS),
         ([2_001, 5_001], 3 * MSS),
@@ -195,7 +195,7 @@ fn the_tail_is_probed_once() {
 
 /// The end of the stream goes even if the window is full, but not what is a whole segment.
 #[test]
-fn what_ends_the_stream_does_not_wait_for_the_window() {
+fn a_last_partial_segment_does_not_wait_for_the_window() {
     let last = |bytes: u64, change: fn(&mut Sender)| {
         let mut stage = Stage::new(2);
         stage.sender.write(2 * MSS + bytes);
@@ -281,7 +281,7 @@ fn the_most_that_was_used_holds_for_a_round_trip() {
 
 /// A timer that fires though nothing is late changes nothing but the timer.
 #[test]
-fn looking_for_losses_in_vain_leaves_the_window() {
+fn a_reordering_timer_without_a_loss_leaves_the_window() {
     let mut stage = Stage::new(10);
     stage.write(3);
     stage.state().alarm = Alarm::Reordering;

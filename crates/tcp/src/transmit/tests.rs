@@ -61,7 +61,7 @@ fn the_short_path_takes_the_next_full_segment() {
 }
 
 #[test]
-fn the_short_path_leaves_alone_what_it_does_not_take() {
+fn the_short_path_changes_nothing_when_it_does_not_apply() {
     let changes: [(&str, Change); 22] = [
         ("two of what follows", |sender| (sender.repeat_first, sender.has_fin) = (true, true)),
         ("two others", |sender| (sender.has_fin, sender.cwr) = (true, true)),
@@ -103,7 +103,7 @@ fn the_short_path_leaves_alone_what_it_does_not_take() {
 }
 
 #[test]
-fn a_sender_that_filled_its_window_need_not_be_asked() {
+fn a_sender_with_a_full_window_is_silent() {
     let mut sender = sender(&Config::ns2_reno());
     sender.write(30 * MSS);
     for count in 1..=10 {
@@ -121,7 +121,7 @@ fn a_sender_that_filled_its_window_need_not_be_asked() {
 }
 
 #[test]
-fn a_sender_rests_when_all_is_acknowledged_and_nothing_is_asked_of_it() {
+fn a_sender_rests_when_all_is_acknowledged_and_nothing_is_pending() {
     let mut sender = sender(&Config::ns2_reno());
     assert!(sender.rests() && sender.is_silent());
     let changes: [Change; 7] = [
@@ -240,7 +240,7 @@ fn the_tail_is_rescued_once() {
 
 /// A round trip has passed when what was under way at its beginning is acknowledged.
 #[test]
-fn a_round_ends_with_what_was_under_way_when_it_began() {
+fn a_round_ends_when_the_data_in_flight_at_its_start_are_acknowledged() {
     let mut sender = sender(&Config::ns2_reno());
     for (una, max, expected) in [
         (1, 1, true), // nothing is under way: the next byte will tell
@@ -284,7 +284,7 @@ fn the_first_segment_sent_again_is_entered_to_its_end() {
 
 /// A FIN goes with the last data only if the chunk reaches it.
 #[test]
-fn a_chunk_ends_where_it_is_told_to() {
+fn a_chunk_ends_at_the_requested_offset() {
     let mut sender = sender(&Config::ns2_reno());
     (sender.end, sender.has_fin, sender.max) = (1_501, true, 1_001);
     let of = |start, right| {

@@ -94,7 +94,7 @@ fn the_capture_reader_sees_the_same_segment() {
 }
 
 #[test]
-fn flipped_bits_are_noticed_and_random_bytes_do_no_harm() {
+fn bit_errors_are_detected_and_random_bytes_are_tolerated() {
     let mut chance = Chance::new(3);
     for _ in 0..20_000 {
         let (segment, ends) = (segment(&mut chance), ends(&mut chance));
@@ -113,7 +113,7 @@ fn flipped_bits_are_noticed_and_random_bytes_do_no_harm() {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn malformed_headers_are_named() {
     let mut bytes = vec![0; 24];
     assert_eq!(parse(&bytes[..19]), Err(Malformed::Cut));
     assert_eq!(parse(&bytes), Err(Malformed::DataOffset));
@@ -133,7 +133,7 @@ fn says_what_is_wrong() {
 }
 
 #[test]
-fn says_it_in_words() {
+fn errors_have_messages() {
     let texts = [
         (Malformed::Cut, "the segment ends before its header does"),
         (Malformed::TooLong, "the segment is longer than 65535 bytes"),
@@ -156,12 +156,12 @@ fn options_count_where_they_belong() {
         (bytes[12], bytes[13]) = (8 << 4, flags);
         bytes.extend(option);
         let (segment, _) = parse(&bytes).expect("a segment");
-        let said = (segment.mss(), segment.scale(), segment.sack_permitted());
-        assert_eq!(said, if is_syn { (Some(1_460), Some(7), true) } else { (None, None, false) });
+        let stated = (segment.mss(), segment.scale(), segment.sack_permitted());
+        assert_eq!(stated, if is_syn { (Some(1_460), Some(7), true) } else { (None, None, false) });
         bytes.truncate(20);
         bytes.extend(blocks);
         let (segment, _) = parse(&bytes).expect("a segment");
-        let told: Vec<[u32; 2]> = segment.blocks().collect();
-        assert_eq!(told, if is_syn { vec![] } else { vec![[9, 11]] });
+        let read_blocks: Vec<[u32; 2]> = segment.blocks().collect();
+        assert_eq!(read_blocks, if is_syn { vec![] } else { vec![[9, 11]] });
     }
 }

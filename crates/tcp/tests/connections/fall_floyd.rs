@@ -306,8 +306,8 @@ fn sack_repairs_all_holes_in_the_same_round_trip() {
             && let (Some(first), Some(last)) = (holes.first(), holes.last())
         {
             assert!(last.since(*first) <= Span::from_nanos(30_000_000), "{repairs:?}");
-            let told = run.departures(29)[0];
-            assert!(is_one_round_trip(told, *first) && is_one_round_trip(told, *last));
+            let departure = run.departures(29)[0];
+            assert!(is_one_round_trip(departure, *first) && is_one_round_trip(departure, *last));
         }
         assert_eq!(run.needless(drops), 0);
         assert_eq!(run.ends[0].window().ssthresh, 15 * u64::from(MSS) / 2, "halved once");
@@ -315,7 +315,7 @@ fn sack_repairs_all_holes_in_the_same_round_trip() {
 }
 
 #[test]
-fn who_knows_more_is_done_earlier() {
+fn sack_repairs_before_newreno_and_newreno_before_reno() {
     for drops in &DROPS[1..] {
         let end = |recovery| Run::new(recovery, drops).repairs(drops).into_iter().max();
         let [reno, new_reno, sack] = [Recovery::Reno, Recovery::NewReno, Recovery::Sack].map(end);

@@ -50,7 +50,7 @@ fn both_may_open_at_once() {
 
 /// The peer's SYN and its answer to ours arrive before our answer is polled: it is no longer owed.
 #[test]
-fn what_the_answer_overtook_is_not_sent() {
+fn a_superseded_syn_ack_is_not_sent() {
     let mut opener = Connection::connect(Config::rfc(), 50);
     opener.poll_transmit(Time::ZERO).expect("a SYN");
     let mut segment = Segment::default();
@@ -66,7 +66,7 @@ fn what_the_answer_overtook_is_not_sent() {
 }
 
 #[test]
-fn whichever_segment_of_the_handshake_is_lost_it_completes() {
+fn the_handshake_completes_after_the_loss_of_any_segment() {
     for (end, number) in [(0, 1), (1, 1), (0, 2)] {
         let mut pipe = pair(Config::rfc(), Config::rfc());
         pipe.drops = Box::new(move |from, count, _| from == end && count == number);
@@ -89,7 +89,7 @@ fn a_lost_syn_costs_the_initial_window() {
 }
 
 #[test]
-fn nobody_answers_and_the_opener_gives_up() {
+fn an_unanswered_opener_gives_up() {
     let mut pipe = pair(Config::rfc(), Config::rfc());
     pipe.drops = Box::new(|_, _, _| true);
     pipe.run(Time::ZERO + Span::from_secs(1_000));

@@ -53,10 +53,10 @@ fn statistics(pipe: &Pipe) -> Statistics {
 }
 
 /// How often the sender signalled a reduction, and whether the receiver still echoes marks.
-fn told(pipe: &Pipe) -> (usize, bool) {
-    let tells = pipe.log.iter().filter(|(_, end, segment)| *end == 0 && segment.has(CWR));
+fn signalled(pipe: &Pipe) -> (usize, bool) {
+    let with_cwr = pipe.log.iter().filter(|(_, end, segment)| *end == 0 && segment.has(CWR));
     let last = pipe.log.iter().rfind(|(_, end, _)| *end == 1).expect("an acknowledgement").2;
-    (tells.count(), last.has(ECE))
+    (with_cwr.count(), last.has(ECE))
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn marks_in_the_window_of_a_loss_do_not_reduce_again() {
         let statistics = statistics(&pipe);
         assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0), "{recovery:?}");
         assert_eq!(statistics.marks_answered, 0, "{recovery:?}");
-        assert_eq!(told(&pipe), (1, false), "{recovery:?}");
+        assert_eq!(signalled(&pipe), (1, false), "{recovery:?}");
     }
 }
 
@@ -120,14 +120,14 @@ fn a_loss_in_the_window_of_a_mark_does_not_reduce_again() {
         assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0), "{recovery:?}");
         assert_eq!(statistics.marks_answered, 1, "{recovery:?}");
         assert_eq!(pipe.ends[0].window().ssthresh, reduced, "{recovery:?}");
-        assert_eq!(told(&pipe), (1, false), "{recovery:?}");
+        assert_eq!(signalled(&pipe), (1, false), "{recovery:?}");
     }
 }
 
 /// Until the reduction is signalled to the peer, it echoes the mark for which the window was reduced;
 /// the signal goes out only with new data, which may have to wait for all repeats.
 #[test]
-fn an_echo_is_no_news_before_new_data_has_told_of_the_reduction() {
+fn an_echo_is_ignored_until_new_data_has_carried_cwr() {
     let mut pipe = pair(stack(Recovery::Tahoe));
     let mut count = 0;
     pipe.drops = Box::new(move |end, _, segment| {
@@ -143,11 +143,11 @@ fn an_echo_is_no_news_before_new_data_has_told_of_the_reduction() {
     assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0));
     assert_eq!(statistics.marks_answered, 0);
     assert_eq!(pipe.ends[0].window().ssthresh, 10 * SEGMENT);
-    assert_eq!(told(&pipe), (1, false));
+    assert_eq!(signalled(&pipe), (1, false));
 }
 
 #[test]
-fn an_echo_is_no_news_to_a_sender_that_has_no_data_to_tell_of_the_reduction_with() {
+fn an_echo_is_ignored_by_a_sender_without_data_to_carry_cwr() {
     for recovery in STACKS {
         let mut pipe = pair(stack(recovery));
         send(&mut pipe, 10, true);
@@ -160,7 +160,7 @@ fn an_echo_is_no_news_to_a_sender_that_has_no_data_to_tell_of_the_reduction_with
         assert_eq!(pipe.ends[0].window(), window, "{recovery:?}");
         send(&mut pipe, 1, false);
         pipe.run(at(1_100));
-        assert_eq!(told(&pipe), (1, false), "{recovery:?}");
+        assert_eq!(signalled(&pipe), (1, false), "{recovery:?}");
     }
 }
 
@@ -210,7 +210,7 @@ fn a_loss_does_not_suspend_the_reduction_for_a_mark() {
 
 /// BBR handles marks and losses itself, and gets a report of each.
 #[test]
-fn a_controller_that_owns_recovery_is_told_of_a_loss_after_a_mark() {
+fn a_controller_that_owns_recovery_gets_a_loss_after_a_mark() {
     for recovery in [Recovery::Sack, Recovery::Rack] {
         let mut pipe = pair(Config { algorithm: Algorithm::Bbr, ..stack(recovery) });
         let mut count = 0;
@@ -224,12 +224,12 @@ fn a_controller_that_owns_recovery_is_told_of_a_loss_after_a_mark() {
         let statistics = statistics(&pipe);
         assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0), "{recovery:?}");
         assert_eq!(statistics.marks_answered, 1, "{recovery:?}");
-        assert_eq!(told(&pipe), (2, false), "{recovery:?}");
+        assert_eq!(signalled(&pipe), (2, false), "{recovery:?}");
     }
 }
 
 #[test]
-fn a_timeout_is_told_and_nothing_is_told_without_ecn() {
+fn a_timeout_is_signalled_with_ecn_only() {
     for recovery in STACKS {
         for ecn in [true, false] {
             let mut pipe = pair(Config { ecn, ..stack(recovery) });
@@ -243,14 +243,14 @@ fn a_timeout_is_told_and_nothing_is_told_without_ecn() {
             pipe.ends[0].write(1 << 24);
             pipe.run(at(6_000));
             assert!(statistics(&pipe).timeouts > 0, "{recovery:?}");
-            assert_eq!(told(&pipe), (usize::from(ecn), false), "{recovery:?}");
+            assert_eq!(signalled(&pipe), (usize::from(ecn), false), "{recovery:?}");
         }
     }
 }
 
 /// The window is what it was before an episode that proved needless, and so are its marks.
 #[test]
-fn what_is_taken_back_is_not_told() {
+fn an_undone_reduction_is_not_signalled() {
     let mut pipe = pair(stack(Recovery::Sack));
     send(&mut pipe, 5, false);
     pipe.ends[0].write(20_000);
@@ -264,14 +264,14 @@ fn what_is_taken_back_is_not_told() {
     pipe.run(at(6_000));
     let statistics = statistics(&pipe);
     assert_eq!((statistics.timeouts, statistics.undone), (1, 1));
-    assert_eq!(told(&pipe), (0, false));
+    assert_eq!(signalled(&pipe), (0, false));
 }
 
 /// A loss has reduced the window, and its repeat was merely late: the timeout is undone, but the
 /// reduction for the loss has yet to be signalled to the peer, whose mark belongs to the same
 /// window.
 #[test]
-fn what_is_taken_back_leaves_an_earlier_reduction_to_be_told() {
+fn undoing_a_timeout_leaves_an_earlier_reduction_to_be_signalled() {
     let mut pipe = pair(stack(Recovery::Sack));
     let mut count = 0;
     pipe.drops = Box::new(move |end, _, segment| {
@@ -294,12 +294,12 @@ fn what_is_taken_back_leaves_an_earlier_reduction_to_be_told() {
     pipe.run(at(1_600));
     assert_eq!(statistics(&pipe).marks_answered, 0);
     assert_eq!(pipe.ends[0].window(), window);
-    assert_eq!(told(&pipe), (1, false));
+    assert_eq!(signalled(&pipe), (1, false));
 }
 
 /// The report that an earlier repeat was needless arrives when a mark has been answered: there was congestion.
 #[test]
-fn what_a_mark_reduced_is_not_taken_back_with_what_was_reduced_before() {
+fn a_reduction_is_not_undone_after_a_later_mark() {
     let mut pipe = pair(Config { timestamps: false, ..stack(Recovery::Sack) });
     // The others overtake the first, and the answer to its repeat comes after that to a mark.
     pipe.delay = MS * 40;

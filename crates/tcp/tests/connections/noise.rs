@@ -131,7 +131,7 @@ impl Trial {
 }
 
 #[test]
-fn arbitrary_segments_do_no_harm() {
+fn arbitrary_segments_are_tolerated() {
     let (mut alive, mut trials) = (0, Vec::new());
     for seed in 0..ROUNDS {
         let mut chance = Chance::new(seed);

@@ -101,7 +101,7 @@ fn disorder_is_acknowledged_at_once_and_reported_newest_block_first() {
     let first = 8;
     let edges = |block: [u32; 2]| block.map(|edge| (edge - first) / 1448);
     let acks = pipe.log.iter().filter(|(_, end, _)| *end == 1);
-    let told: Vec<_> = acks
+    let signalled: Vec<_> = acks
         .map(|(_, _, segment)| {
             let blocks: Vec<[u32; 2]> = segment.blocks().map(edges).collect();
             ((segment.acknowledgement - first) / 1448, blocks)
@@ -115,7 +115,7 @@ fn disorder_is_acknowledged_at_once_and_reported_newest_block_first() {
         (0, vec![[4, 7], [1, 2]]),
         (0, vec![[4, 8], [1, 2]]),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(signalled, expected);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_lost_window_update_is_made_good_by_the_probe() {
 }
 
 #[test]
-fn a_mark_halves_the_window_once_per_round_trip_and_is_told() {
+fn a_mark_halves_the_window_once_per_round_trip_and_cwr_is_sent() {
     let config = Config { ecn: true, algorithm: Algorithm::Reno, ..plain() };
     let mut pipe = pair(config, config);
     pipe.ends[0].write(1 << 24);
@@ -177,14 +177,14 @@ fn a_mark_halves_the_window_once_per_round_trip_and_is_told() {
     assert!(after <= before && after >= before / 2, "{before} to {after}");
     let echoes = pipe.log.iter().filter(|(_, end, s)| *end == 1 && s.has(ACK | ECE)).count();
     assert!(echoes > 1);
-    let told = pipe.log.iter().filter(|(_, end, s)| *end == 0 && s.has(CWR)).count();
-    assert_eq!(told, 1);
+    let signalled = pipe.log.iter().filter(|(_, end, s)| *end == 0 && s.has(CWR)).count();
+    assert_eq!(signalled, 1);
     let last = pipe.log.iter().rfind(|(_, end, _)| *end == 1).expect("an acknowledgement").2;
     assert!(!last.has(ECE), "the echo ends with the peer's answer");
 }
 
 #[test]
-fn a_pause_costs_what_the_configuration_says() {
+fn the_window_after_a_pause_is_as_configured() {
     for (idle_restart, expected) in
         [(IdleRestart::Never, 4), (IdleRestart::Decay, 2), (IdleRestart::Initial, 1)]
     {
@@ -276,7 +276,7 @@ fn a_window_that_stays_closed_is_no_reason_to_give_up() {
 
 /// Nor is a window that closes over data under way; it was one reduction, however often that data is sent.
 #[test]
-fn a_window_that_is_withdrawn_is_no_reason_to_give_up_while_the_peer_says_so() {
+fn a_withdrawn_window_is_no_reason_to_give_up_while_the_peer_answers() {
     for recovery in [Recovery::NewReno, Recovery::Sack, Recovery::Rack] {
         let rto_max = Span::from_secs(2);
         let config = Config { retries: 3, rto_max, timestamps: false, recovery, ..plain() };
@@ -302,7 +302,7 @@ fn a_window_that_is_withdrawn_is_no_reason_to_give_up_while_the_peer_says_so() {
 /// The peer's window has no room for what limited transmit would release: no data under way is due
 /// to limited transmit, and half of all of it is left.
 #[test]
-fn limited_transmit_that_sent_nothing_is_not_taken_from_the_flight() {
+fn limited_transmit_that_sent_nothing_does_not_reduce_the_flight() {
     let config = Config { recovery: Recovery::NewReno, algorithm: Algorithm::Reno, ..plain() };
     let peer = Config { window_scale: None, receive_buffer: 1448 * 8, ..plain() };
     let mut pipe = pair(config, peer);
@@ -316,7 +316,7 @@ fn limited_transmit_that_sent_nothing_is_not_taken_from_the_flight() {
 /// Reno's first recovery has sent as much as it could and ended with twice the window under way, so
 /// that limited transmit has no room, either: the second recovery halves all of it.
 #[test]
-fn limited_transmit_is_not_taken_from_what_an_earlier_recovery_sent() {
+fn limited_transmit_does_not_count_segments_of_an_earlier_recovery() {
     let recovery = Recovery::Reno;
     let config = Config { recovery, initial_window: 20, timestamps: false, ..plain() };
     let peer = Config { window_scale: None, receive_buffer: 65_000, ..plain() };

@@ -26,7 +26,7 @@ fn config(recovery: Recovery, timestamps: bool, undo: bool) -> Config {
 }
 
 #[test]
-fn a_needless_timeout_is_taken_back() {
+fn a_spurious_timeout_is_undone() {
     for recovery in [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack] {
         for timestamps in [true, false] {
             let plain = delayed(config(recovery, timestamps, false), 300);
@@ -42,7 +42,7 @@ fn a_needless_timeout_is_taken_back() {
 }
 
 #[test]
-fn a_real_loss_is_not_taken_back() {
+fn a_real_loss_is_not_undone() {
     for recovery in [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack] {
         for timestamps in [true, false] {
             let config = config(recovery, timestamps, true);
@@ -83,7 +83,7 @@ fn two_timeouts(delays: [Option<u64>; 3]) -> Pipe {
 }
 
 #[test]
-fn the_answer_to_the_first_of_two_repeats_takes_nothing_back() {
+fn the_answer_to_the_first_of_two_retransmissions_undoes_nothing() {
     let pipe = two_timeouts([None, Some(2_200), None]);
     assert_eq!(pipe.ends[0].statistics().undone, 0);
     let repeats = pipe.ends[0].statistics().retransmitted_segments;
@@ -91,7 +91,7 @@ fn the_answer_to_the_first_of_two_repeats_takes_nothing_back() {
 }
 
 #[test]
-fn the_answer_to_the_original_takes_both_timeouts_back() {
+fn the_answer_to_the_original_undoes_both_timeouts() {
     let pipe = two_timeouts([Some(3_200), None, None]);
     assert_eq!(pipe.ends[0].statistics().undone, 1);
     assert!(pipe.ends[0].window().cwnd >= 1448 * 20);
@@ -101,7 +101,7 @@ fn the_answer_to_the_original_takes_both_timeouts_back() {
 /// Undoing a timeout restores what the timeout took, and not what an earlier loss had taken; here
 /// the timeout is that of a segment that the persist timer had sent.
 #[test]
-fn a_timeout_after_a_closed_window_gives_back_its_own_reduction() {
+fn undoing_a_timeout_after_a_closed_window_restores_its_own_reduction() {
     // After twenty segments the peer has room for 100 bytes, too few to be worth a segment.
     let config = Config { initial_window: 20, delayed_ack: None, ..Config::rfc() };
     let room = 1448 * 20 + 100;

@@ -219,8 +219,8 @@ fn own_pause(
         Side::Server => 3 * way + 2 * i128::from(trip.one_way_ns(Side::Client)),
     };
     let done = done_ns.map_or(begins, |done| i128::from(done) - way);
-    let heard = heard_ns.map_or(begins, |heard| i128::from(heard) + way);
-    let pause = i128::from(at_ns) - way - done.max(heard);
+    let received = heard_ns.map_or(begins, |received| i128::from(received) + way);
+    let pause = i128::from(at_ns) - way - done.max(received);
     u64::try_from(pause.max(0)).unwrap_or(u64::MAX)
 }
 
@@ -243,9 +243,9 @@ mod tests {
         let mut sent = [0; 2];
         for step in &script.steps {
             let own = step.by.index();
-            let heard = arrives[own].iter().find(|(bytes, _)| *bytes >= step.awaits);
-            let heard = heard.filter(|_| step.awaits > 0).map_or(0, |&(_, at)| at);
-            let begins = done[own].max(heard) + step.pause_ns;
+            let received = arrives[own].iter().find(|(bytes, _)| *bytes >= step.awaits);
+            let received = received.filter(|_| step.awaits > 0).map_or(0, |&(_, at)| at);
+            let begins = done[own].max(received) + step.pause_ns;
             let (bytes, took) = match step.act {
                 Act::Send { bytes, took_ns, .. } => (bytes, took_ns),
                 Act::Fin => (1, 0),
@@ -267,8 +267,8 @@ mod tests {
         let mut seen = own.clone();
         let mut passed = [Passed::default(), Passed::default()];
         for (step, at_ns) in seen.steps.iter_mut().zip(passes) {
-            let heard = passed[1 - step.by.index()].when(step.awaits).unwrap_or(0);
-            let since = heard.max(passed[step.by.index()].done_ns.unwrap_or(0));
+            let received = passed[1 - step.by.index()].when(step.awaits).unwrap_or(0);
+            let since = received.max(passed[step.by.index()].done_ns.unwrap_or(0));
             step.pause_ns = at_ns - since;
             passed[step.by.index()].take(step.act, at_ns);
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_the_ends_come_back_from_what_a_meter_saw_of_them() {
+    fn pauses_of_the_ends_are_recovered_from_metered_times() {
         let own = two_exchanges();
         // (A client's first pause counts from the connect, and so includes the handshake.)
         let mut own = own;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_what_is_played() {
+    fn the_round_trip_removed_is_that_of_the_played_path() {
         let trip = |client_ns, server_ns| RoundTrip { client_ns, server_ns };
         let (far, near) = (trip(40_000_000, 200_000_000), trip(9_000, 99_000));
         assert_eq!(far.to_be_freed_of(trip(1, 2)), trip(1, 2), "what was in the pauses");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_speaks_first_has_the_handshake_behind_it() {
+    fn a_server_that_sends_first_has_completed_the_handshake() {
         let own = script(vec![step(Side::Server, 0, 7, send(50, 1, 0))]);
         let seen = seen(&own, TRIP);
         assert_eq!(seen.steps[0].pause_ns, 3 * 100 + 2 * 20 + 7 + 100);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_own_step_keeps_its_pause() {
+    fn a_step_after_one_of_its_own_end_keeps_its_pause() {
         let own = script(vec![
             step(Side::Client, 0, 240, send(10, 1, 0)),
             step(Side::Client, 0, 900, send(20, 4, 60)),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_a_part_of_what_is_sent_heard_it_while_it_was_sent() {
+    fn an_answer_to_part_of_a_send_awaits_only_that_part() {
         let own = script(vec![
             step(Side::Client, 0, 240, send(1_000, 10, 900)),
             step(Side::Server, 500, 30, send(20, 1, 0)),

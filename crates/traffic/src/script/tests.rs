@@ -39,7 +39,7 @@ const fn whole(bytes: u64) -> Next {
 }
 
 #[test]
-fn each_end_waits_for_what_it_answers_and_then_for_its_pause() {
+fn each_end_waits_for_the_data_it_answers_and_then_for_its_pause() {
     let script = two_exchanges();
     let (mut client, mut server) =
         (Speaker::new(&script, Side::Client, 0), Speaker::new(&script, Side::Server, 2));
@@ -117,7 +117,7 @@ fn a_slow_handshake_delays_all_that_comes_after_it() {
 
 /// A step begins late, and the data that the next one awaits came only then.
 #[test]
-fn a_pause_begins_with_what_was_heard() {
+fn a_pause_begins_when_the_awaited_data_arrive() {
     let script = script(vec![
         step(Side::Client, 0, 0, send(32, 1, 0)),
         step(Side::Client, 100, 50, send(1, 1, 0)),
@@ -161,7 +161,7 @@ fn sent(unit: Act) -> Vec<(u64, u64)> {
 /// The server has closed both directions when the client, which has received its FIN, sends two more
 /// units.
 #[test]
-fn who_is_gone_hears_nothing_of_what_the_other_end_sends_to_the_last() {
+fn an_end_that_is_gone_does_not_receive_the_last_data() {
     let script = script(vec![
         step(Side::Client, 0, 0, send(100, 1, 0)),
         step(Side::Server, 100, 5, Act::Fin),
@@ -199,7 +199,7 @@ fn a_bulk_is_left_to_tcp_with_its_pace() {
 }
 
 #[test]
-fn where_both_speak_at_once_each_goes_by_what_it_has_heard() {
+fn with_simultaneous_sends_each_end_acts_on_what_it_has_received() {
     let script = script(vec![
         step(Side::Client, 0, 0, send(100, 1, 0)),
         step(Side::Server, 0, 7, send(50, 1, 0)),

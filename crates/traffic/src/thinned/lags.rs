@@ -103,9 +103,9 @@ impl Counts {
 
     /// Sampled SYNs of connections; the mean of both directions if both are exported.
     pub fn syns_of_connections(&self) -> f64 {
-        let (asked, answered) = (self.cells[ASKED] as f64, self.cells[ANSWERED] as f64);
-        if asked + answered > 0.0 {
-            (asked * asked + answered * answered) / (asked + answered)
+        let (requests, answered) = (self.cells[ASKED] as f64, self.cells[ANSWERED] as f64);
+        if requests + answered > 0.0 {
+            (requests * requests + answered * answered) / (requests + answered)
         } else {
             0.0
         }

@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn steady_intervals_are_periodic_unless_another_class_applies() {
-        let asked = Conversation { ports: [40_000, 9_000], ways: [way(1, 60, 0.0); 2] };
-        assert_eq!(classify(&asked, true), UdpClass::Periodic);
-        let named = Conversation { ports: [40_000, 53], ..asked };
+        let request = Conversation { ports: [40_000, 9_000], ways: [way(1, 60, 0.0); 2] };
+        assert_eq!(classify(&request, true), UdpClass::Periodic);
+        let named = Conversation { ports: [40_000, 53], ..request };
         assert_eq!(classify(&named, true), UdpClass::DnsLike);
     }
 

@@ -117,14 +117,14 @@ impl Measure {
         let mut values: [Vec<u64>; LAWS] = Default::default();
         made.starts = starts(found.iter().copied());
         for one in found {
-            let [asked, answer] = one.conversation.ways;
+            let [request, answer] = one.conversation.ways;
             made.answered += u64::from(answer.packets > 0);
             values[Of::DurationNs as usize].push(one.span_ns.1 - one.span_ns.0);
-            values[Of::RequestBytes as usize].push(asked.octets);
+            values[Of::RequestBytes as usize].push(request.octets);
             if answer.packets > 0 {
                 values[Of::ResponseBytes as usize].push(answer.octets);
             }
-            for way in [asked, answer].into_iter().filter(|way| way.packets > 0) {
+            for way in [request, answer].into_iter().filter(|way| way.packets > 0) {
                 made.carried.add(Share { flows: 1, octets: way.octets });
                 made.packets += way.packets;
                 note(&way, &mut values);

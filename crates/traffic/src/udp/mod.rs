@@ -225,8 +225,8 @@ mod tests {
     fn flows_of_both_ways_are_one_conversation_with_its_class_and_its_laws() {
         let mut records = Vec::new();
         for number in 0..40 {
-            let asked = flow(number, 53, 1_000 * u64::from(number), 1);
-            records.extend([answer(&asked, 250), asked]);
+            let request = flow(number, 53, 1_000 * u64::from(number), 1);
+            records.extend([answer(&request, 250), request]);
         }
         let call = flow(77, 9_999, 5_000, 1_001);
         records.extend([answer(&call, 160_160), call]);

@@ -70,9 +70,9 @@ fn a_plan_carries_each_intervals_volume_and_follows_every_law() {
     let model = model();
     for seed in 1..=3 {
         let plan = plan(&model, seed);
-        for (planned, asked) in plan.intervals.iter().zip(&model.intervals) {
-            assert_eq!(planned.connections, asked.flows, "seed {seed}");
-            let off = (planned.bytes as f64 / asked.bytes as f64 - 1.0).abs();
+        for (planned, intended) in plan.intervals.iter().zip(&model.intervals) {
+            assert_eq!(planned.connections, intended.flows, "seed {seed}");
+            let off = (planned.bytes as f64 / intended.bytes as f64 - 1.0).abs();
             assert!(off < 0.01, "seed {seed}: bytes off by {off}");
         }
         assert_eq!(plan.collisions, 0);

@@ -68,7 +68,7 @@ fn mean(habit: &Habit, late_ns: fn(&mut Rng) -> u64) -> (f64, f64) {
 }
 
 #[test]
-fn fifty_truths_have_as_many_sessions_as_were_active() {
+fn estimated_sessions_agree_with_the_active_ones() {
     for sessions in [30, 40] {
         for (ends, late_ns) in [("punctual", punctual as fn(&mut Rng) -> u64), ("late", late)] {
             let (counted, active) = mean(&habit(sessions), late_ns);

@@ -82,8 +82,8 @@ fn plan(model: &TrafficModel) -> Plan {
 }
 
 /// Sessions that wait across an interval's end can bring a few connections too many.
-fn is_near(planned: u64, asked: u64) -> bool {
-    planned.abs_diff(asked) * 50 <= asked
+fn is_near(planned: u64, intended: u64) -> bool {
+    planned.abs_diff(intended) * 50 <= intended
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn numbers_that_no_plan_can_be_made_of_are_refused() {
 
 /// Every part of a sum is added to its own part only.
 #[test]
-fn what_intervals_carry_is_added_part_by_part() {
+fn volumes_of_intervals_are_added_part_by_part() {
     let of = |[connections, bytes, packets, octets]: [u64; 4]| ConnectionVolume {
         connections,
         bytes,
@@ -279,7 +279,7 @@ fn intervals_follow_each_other() {
 /// With more connections than a sample holds: the largest ones singly, and the sampled ones below them in
 /// groups; checked by sorting all of them.
 #[test]
-fn a_table_has_the_largest_and_groups_of_what_is_below_them() {
+fn a_table_has_the_largest_connections_and_groups_of_smaller_ones() {
     const ALL: u64 = 300_000;
     let shape = |at: u64| Shape { bytes: 1_000 + at, request_bytes: 100, packets: 10, interval: 0 };
     // The least of the largest is in the sample, as any connection may be.

@@ -149,7 +149,7 @@ fn ends(client: u32, server: u32, is_v6: bool) -> [IpAddr; 2] {
 /// once.
 fn connection([source, destination]: [IpAddr; 2], port: u16, second: u64) -> [FlowRecord; 2] {
     let start_ns = ORIGIN_NS + second * SECOND_NS;
-    let asked = FlowRecord {
+    let request = FlowRecord {
         key: FlowKey {
             source,
             destination,
@@ -168,14 +168,14 @@ fn connection([source, destination]: [IpAddr; 2], port: u16, second: u64) -> [Fl
         sampling_interval: 0,
     };
     let answer = FlowRecord {
-        key: asked.key.reversed(),
-        start_ns: asked.start_ns + 5 * MILLI_NS,
-        end_ns: asked.end_ns + 5 * MILLI_NS,
+        key: request.key.reversed(),
+        start_ns: request.start_ns + 5 * MILLI_NS,
+        end_ns: request.end_ns + 5 * MILLI_NS,
         octets: 9_000,
         opened: Some(false),
-        ..asked.clone()
+        ..request.clone()
     };
-    [asked, answer]
+    [request, answer]
 }
 
 /// Whole connections of a pair of addresses, which are in every model.
@@ -207,8 +207,8 @@ fn more_clients_or_servers_than_the_limit_are_refused() {
         }
         // Sampled ones and those without flags are counted with the others, each client once.
         let others = (21..=50).flat_map(|client| {
-            let [asked, answer] = connection(ends(client, 1, false), 99, 5);
-            [sampled(asked), sampled(answer)]
+            let [request, answer] = connection(ends(client, 1, false), 99, 5);
+            [sampled(request), sampled(answer)]
         });
         let clients = (1..=25).flat_map(|client| connection(ends(client, 1, false), 99, 0));
         let bare = (1..=60).map(|client| connection(ends(client, 1, false), 98, 60));
@@ -286,10 +286,10 @@ fn conversations_are_counted_as_soon_as_their_address_pair_is_complete() {
         let pair = ends(3, number, false);
         // Ten UDP conversations, and other flows whose opening and answer were not seen.
         (0..30).map(move |port| {
-            let [asked, _] = connection(pair, 1_024 + port, port.into());
+            let [request, _] = connection(pair, 1_024 + port, port.into());
             match port % 3 {
-                0 => of_udp(asked),
-                _ => FlowRecord { tcp_flags: tcp_flags::ACK, ..asked },
+                0 => of_udp(request),
+                _ => FlowRecord { tcp_flags: tcp_flags::ACK, ..request },
             }
         })
     };
@@ -323,11 +323,11 @@ fn more_records_of_one_socket_pair_than_the_limit_are_refused() {
 #[test]
 fn far_too_many_records_are_refused_before_all_are_read() {
     let clients = |count: u32| (1..=count).map(|client| connection(ends(client, 1, true), 99, 0));
-    let asked = |[asked, _]: [FlowRecord; 2]| asked;
-    let flagged: Vec<FlowRecord> = clients(400_000).map(asked).collect();
+    let request = |[request, _]: [FlowRecord; 2]| request;
+    let flagged: Vec<FlowRecord> = clients(400_000).map(request).collect();
     let [early, late] = [1_000, 399_999].map(|most| ADDRESSES.fetches(most, &flagged, ALL));
     assert!(4 * early < 3 * late, "{early} of {late}");
-    let bare: Vec<FlowRecord> = clients(100_000).map(asked).map(without_flags).collect();
+    let bare: Vec<FlowRecord> = clients(100_000).map(request).map(without_flags).collect();
     let [early, late] = [1_000, 100_000].map(|most| HOST_TIMES.fetches(most, &bare, ALL));
     assert!(10 * early < 9 * late, "{early} of {late}");
     let pair = ends(1, 1, false);

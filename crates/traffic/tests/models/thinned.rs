@@ -185,8 +185,8 @@ fn unidentified_gaps_are_reported() {
     let Sampled { records, end_ns, .. } = sample(5, (2_000, 1_000), (lognormal, 0.0));
     let made = estimate(records, &options(600.0, end_ns + 1_000_000_000)).expect("a model");
     assert!(!is_identified(&made.model));
-    let is_told = |warning: &String| warning.contains("not identified");
-    assert!(made.warnings.iter().any(is_told), "{:?}", made.warnings);
+    let is_reported = |warning: &String| warning.contains("not identified");
+    assert!(made.warnings.iter().any(is_reported), "{:?}", made.warnings);
     let written = serde_json::to_value(&made.model).expect("JSON");
     assert_eq!(written["sampled_gaps"]["identification"], "not-identified");
     // Models from before the field are read.

@@ -96,7 +96,7 @@ fn hosts_and_pairs(plan: &Plan) -> [usize; 3] {
 
 /// Read back from its file, a table has the same connections, with other addresses.
 #[test]
-fn a_table_gives_back_the_connections_that_it_was_made_of() {
+fn a_table_reproduces_the_connections_it_was_made_of() {
     let mut connections = connections(3);
     for (at, one) in (1..).zip(&mut connections) {
         // Fractions of a microsecond are kept.
@@ -134,17 +134,17 @@ fn an_exact_plan_has_each_connection_once() {
     let model = model(&connections);
     let plan = plan(&model, Draw::Exact).expect("a plan");
     assert_eq!(plan.len(), connections.len());
-    let told = |start_ns: u64, sizes: [u64; 2]| (start_ns / 1_000, sizes);
+    let reported = |start_ns: u64, sizes: [u64; 2]| (start_ns / 1_000, sizes);
     let mut wanted: Vec<_> = connections
         .iter()
         .map(|one| {
-            told(one.start_ns - BEGINS_NS, one.carried.clone().map(|side| side.payload_bytes))
+            reported(one.start_ns - BEGINS_NS, one.carried.clone().map(|side| side.payload_bytes))
         })
         .collect();
     let mut made: Vec<_> = plan
         .connections
         .iter()
-        .map(|one| told(one.start.as_nanos() + 1, [one.request_bytes, one.size_bytes]))
+        .map(|one| reported(one.start.as_nanos() + 1, [one.request_bytes, one.size_bytes]))
         .collect();
     wanted.sort_unstable();
     made.sort_unstable();

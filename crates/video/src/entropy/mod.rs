@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_probable_is_short() {
+    fn probable_values_take_few_bytes() {
         let (bytes, count) = encode(&[0; 6_336], 0, 88, 1_400);
         assert_eq!(count, 6_336);
         assert!(bytes.len() < 20, "{} bytes of nothing", bytes.len());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_coefficients_fit_where_they_are_said_to() {
+    fn the_worst_coefficients_fit_the_packet_limit() {
         // Zeros until the probabilities have settled, and then an unseen value.
         for zeros in [0, 1, 100, 5_000] {
             let mut values = alloc::vec![0; zeros];

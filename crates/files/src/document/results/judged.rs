@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
 
-use super::marker::{Listing, MARKER_FILE, Said, digest};
+use super::marker::{Listed, Listing, MARKER_FILE, digest};
 use crate::document::entry::{Entry, Mark, look};
 
 /// How many foreign entries a refusal names.
@@ -143,18 +143,17 @@ pub(super) fn foreign(
     if listing.temporaries.contains(text) {
         return Ok(None);
     }
-    let Some(said) = listing.files.get(text) else { return foreign(None) };
-    if said.contains(&Said::Unfinished(entry.mark.inode)) {
+    let Some(listed) = listing.files.get(text) else { return foreign(None) };
+    if listed.contains(&Listed::Unfinished(entry.mark.inode)) {
         return Ok(None);
     }
     let size = entry.mark.size;
-    let may_be =
-        |said: &&Said| matches!(said, Said::Finished { size_bytes, .. } if *size_bytes == size);
-    if said.iter().any(|said| may_be(&said)) {
+    let may_be = |listed: &&Listed| matches!(listed, Listed::Finished { size_bytes, .. } if *size_bytes == size);
+    if listed.iter().any(|listed| may_be(&listed)) {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let (size_bytes, sha256) =
             digest(&File::from(openat(directory, name, flags, Mode::empty())?))?;
-        if said.contains(&Said::Finished { size_bytes, sha256 }) {
+        if listed.contains(&Listed::Finished { size_bytes, sha256 }) {
             return Ok(None);
         }
     }

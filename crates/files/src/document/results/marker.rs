@@ -155,7 +155,7 @@ impl Marker {
 
 /// What the list states about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Listed {
     /// Any content of this file.
     Unfinished(Inode),
     /// This content of any file.
@@ -168,7 +168,7 @@ pub(super) struct Listing {
     /// Hidden names.
     pub temporaries: BTreeSet<String>,
     /// The statements about each name, in the order of the list.
-    pub files: BTreeMap<String, Vec<Said>>,
+    pub files: BTreeMap<String, Vec<Listed>>,
     /// The process that wrote last.
     pub process: Option<u32>,
     /// The entry of the list itself.
@@ -213,13 +213,13 @@ impl Listing {
                 }
                 Line::Unfinished { name, device, inode, born_ns } => {
                     let inode = Inode { device, number: inode, born_ns };
-                    listing.files.entry(name).or_default().push(Said::Unfinished(inode));
+                    listing.files.entry(name).or_default().push(Listed::Unfinished(inode));
                 }
                 Line::Finished { name, size_bytes, sha256 } => {
-                    let said = listing.files.entry(name).or_default();
+                    let listed = listing.files.entry(name).or_default();
                     // From here on another process writes.
-                    said.retain(|said| matches!(said, Said::Finished { .. }));
-                    said.push(Said::Finished { size_bytes, sha256 });
+                    listed.retain(|listed| matches!(listed, Listed::Finished { .. }));
+                    listed.push(Listed::Finished { size_bytes, sha256 });
                 }
             }
         }
@@ -228,8 +228,8 @@ impl Listing {
 
     /// The files that were being written when the list ended.
     pub fn unfinished(&self) -> impl Iterator<Item = &str> {
-        let is_open = |said: &Vec<Said>| matches!(said.last(), Some(Said::Unfinished(_)));
-        self.files.iter().filter(move |(_, said)| is_open(said)).map(|(name, _)| name.as_str())
+        let is_open = |listed: &Vec<Listed>| matches!(listed.last(), Some(Listed::Unfinished(_)));
+        self.files.iter().filter(move |(_, listed)| is_open(listed)).map(|(name, _)| name.as_str())
     }
 }
 
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(listing.process, Some(7));
         assert!(listing.temporaries.contains(".nilometer-1.tmp"));
         assert_eq!(listing.unfinished().collect::<Vec<_>>(), ["a"]);
-        let said = Said::Finished { size_bytes: 2, sha256: "ab".to_owned() };
-        assert_eq!(listing.files["b"], [said]);
+        let listed = Listed::Finished { size_bytes: 2, sha256: "ab".to_owned() };
+        assert_eq!(listing.files["b"], [listed]);
         let cut = [0, 1, 20, begun.len() - 20, begun.len()].map(|at| &begun[..at]);
         for begun in cut {
             assert!(Listing::parse(begun).expect("nothing yet").files.is_empty(), "{begun}");

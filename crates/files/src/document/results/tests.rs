@@ -59,7 +59,7 @@ fn results_appear_whole_and_are_not_overwritten() {
 const MARKER: &str = marker::MARKER_FILE;
 
 #[test]
-fn what_failed_leaves_nothing_and_what_was_interrupted_stays() {
+fn a_failed_run_leaves_nothing_and_an_interrupted_one_its_results() {
     let scratch = scratch("failed");
     let out = scratch.join("results");
     let directory = Directory::create(&out, false).expect("new");
@@ -85,7 +85,7 @@ fn what_failed_leaves_nothing_and_what_was_interrupted_stays() {
 
 /// An hour of measurements is not lost because of a name.
 #[test]
-fn what_cannot_take_its_place_is_kept() {
+fn results_that_cannot_take_their_place_are_kept() {
     let scratch = scratch("placeless");
     let out = scratch.join("results");
     let directory = Directory::create(&out, true).expect("new");
@@ -111,7 +111,7 @@ fn what_cannot_take_its_place_is_kept() {
 }
 
 #[test]
-fn only_what_the_list_names_is_ours() {
+fn only_listed_files_are_replaced() {
     let scratch = scratch("foreign");
     let out = scratch.join("results");
     let cases: [(&str, &dyn Fn()); 8] = [
@@ -136,11 +136,11 @@ fn only_what_the_list_names_is_ours() {
             }
         }),
     ];
-    for (said, spoil) in cases {
+    for (message, spoil) in cases {
         made(&out, "kept");
         spoil();
         let line = refusal(&out, true);
-        assert!(line.contains(said) && line.contains("left alone"), "{said}: {line}");
+        assert!(line.contains(message) && line.contains("left alone"), "{message}: {line}");
         assert!(refusal(&out, false).contains("exists already"));
         fs::remove_dir_all(&out).expect("clean");
     }
@@ -148,7 +148,7 @@ fn only_what_the_list_names_is_ours() {
 }
 
 #[test]
-fn other_peoples_directories_are_left_alone() {
+fn foreign_directories_are_left_alone() {
     let scratch = scratch("others");
     let out = scratch.join("photos");
     fs::create_dir(&out).expect("make");
@@ -205,7 +205,7 @@ fn a_link_stays_and_its_directory_is_replaced() {
 }
 
 #[test]
-fn what_somebody_puts_in_stays() {
+fn foreign_files_in_results_stay() {
     let scratch = scratch("put-in");
     let out = scratch.join("results");
     let partial = scratch.join("results.partial");
@@ -242,7 +242,7 @@ fn what_somebody_puts_in_stays() {
 
 /// The files of a killed process are ours; a copy of them is not.
 #[test]
-fn what_was_killed_is_told_by_its_inodes() {
+fn results_of_a_killed_run_are_recognised_by_inode() {
     let scratch = scratch("killed");
     let out = scratch.join("results");
     let partial = scratch.join("results.partial");

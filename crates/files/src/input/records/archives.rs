@@ -182,7 +182,7 @@ impl Reading<'_> {
     ) -> Result<()> {
         self.sum_archived(&mut flows);
         self.exporters.flows = flows;
-        self.tell_progress(gauge);
+        self.report_progress(gauge);
         self.out.check()
     }
 

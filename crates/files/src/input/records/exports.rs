@@ -108,11 +108,11 @@ impl Reading<'_> {
         mut datagrams: Datagrams<Stream>,
     ) -> Result<Window<Stream>> {
         let unreadable = || format!("{}: cannot be read", gauge.name());
-        let nobody = Exporter { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
+        let unknown = Exporter { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
         while let Some(datagram) = datagrams.next_datagram().with_context(unreadable)? {
-            let (packets, bytes) = self.take_datagram(nobody, 0, datagram);
+            let (packets, bytes) = self.take_datagram(unknown, 0, datagram);
             self.summary.count(packets, bytes);
-            self.tell_progress(gauge);
+            self.report_progress(gauge);
             self.out.check()?;
         }
         self.summary.note_ending(gauge, datagrams.ending());
@@ -126,7 +126,7 @@ impl Reading<'_> {
             self.summary.count(record.packets, record.octets);
             self.note_record(&record);
             self.out.give(record);
-            self.tell_progress(gauge);
+            self.report_progress(gauge);
             self.out.check()
         })
     }
@@ -138,7 +138,7 @@ impl Reading<'_> {
             self.seen.widen(record.start_ns);
             self.seen.widen(record.end_ns);
             self.out.give_screened(record);
-            self.tell_progress(gauge);
+            self.report_progress(gauge);
             self.out.check()
         })
     }
@@ -162,7 +162,7 @@ impl Reading<'_> {
     }
 
     /// Takes a datagram received on a socket; one that is not an export is counted as such.
-    pub(in crate::input) fn take_heard(
+    pub(in crate::input) fn take_received(
         &mut self,
         exporter: Exporter,
         received_ns: u64,
@@ -322,11 +322,11 @@ impl Reading<'_> {
         let all: u64 = met.iter().map(|(count, _)| count).sum();
         if all > 0 {
             let met = met.iter().filter(|(count, _)| *count > 0);
-            let told: Vec<String> = met.map(|(count, what)| format!("{count} {what}")).collect();
+            let parts: Vec<String> = met.map(|(count, what)| format!("{count} {what}")).collect();
             self.summary.warnings.push(format!(
                 "{} describe no flow and were skipped: {}",
                 of_all(all, counts.records, "exported records"),
-                told.join(", ")
+                parts.join(", ")
             ));
         }
     }

@@ -17,15 +17,15 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct PassedOver {
     count: u64,
-    said: Vec<String>,
+    reasons: Vec<String>,
 }
 
 impl PassedOver {
     /// Notes a skipped file, for this reason, which names the file.
     pub(super) fn add(&mut self, why: &Error) {
         self.count += 1;
-        if self.said.len() < NAMED_MAX {
-            self.said.push(format!("{why:#}"));
+        if self.reasons.len() < NAMED_MAX {
+            self.reasons.push(format!("{why:#}"));
         }
     }
 
@@ -34,12 +34,14 @@ impl PassedOver {
     /// # Errors
     /// When nothing is left.
     pub(super) fn tell(self, files: usize, summary: &mut FlowSummary) -> Result<()> {
-        let Some(first) = self.said.first() else { return Ok(()) };
+        let Some(first) = self.reasons.first() else { return Ok(()) };
         if self.count == files as u64 {
             bail!("none of {files} files can be read; the first: {first}");
         }
-        let named = self.said.len();
-        summary.warnings.extend(self.said.into_iter().map(|said| format!("passed over: {said}")));
+        let named = self.reasons.len();
+        summary
+            .warnings
+            .extend(self.reasons.into_iter().map(|reason| format!("passed over: {reason}")));
         let more = self.count - named as u64;
         if more > 0 {
             summary.warnings.push(format!("{more} more files were passed over"));
@@ -84,7 +86,7 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn what_was_passed_over_is_counted_and_the_first_of_it_named() {
+    fn skipped_files_are_counted_and_the_first_are_named() {
         let mut passed_over = PassedOver::default();
         (0..7).for_each(|n| passed_over.add(&anyhow!("file {n}: is empty")));
         let mut summary = FlowSummary::default();
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_what_was_passed_over_is_an_error() {
+    fn an_input_of_skipped_files_only_is_an_error() {
         let mut passed_over = PassedOver::default();
         passed_over.add(&anyhow!("a: is empty"));
         let error = passed_over.tell(1, &mut FlowSummary::default()).expect_err("nothing");

@@ -72,7 +72,7 @@ fn a_line_of_zeek_is_two_records() {
 }
 
 #[test]
-fn argus_tells_both_ways_in_one_sum() {
+fn argus_sums_of_both_directions_are_divided() {
     let table = "StartTime,Dur,Proto,SrcAddr,Sport,Dir,DstAddr,Dport,State,sTos,dTos,TotPkts,TotBytes,\
                  SrcBytes,Label\n\
                  2011/08/10 09:46:53.047277,3550.182373,udp,212.50.71.179,39678,  <->,147.32.84.229,\
@@ -90,7 +90,7 @@ fn argus_tells_both_ways_in_one_sum() {
 }
 
 #[test]
-fn tables_and_objects_say_the_same() {
+fn tables_and_objects_decode_alike() {
     let table = "ts,te,sa,da,sp,dp,pr,flg,ipkt,ibyt\n\
                  2023-01-25 18:35:43,2023-01-25 18:35:44,10.0.0.1,10.0.0.2,443,33560,TCP,...A..S.,7,700\n";
     let other = "Start_Time;End_Time;\"SRC_IP\";DST_IP;SRC_PORT;DST_PORT;PROTOCOL;PACKETS;BYTES;tcp_flags\n\
@@ -105,7 +105,7 @@ fn tables_and_objects_say_the_same() {
 }
 
 #[test]
-fn what_is_no_flow_is_counted_and_what_is_no_table_refused() {
+fn lines_without_a_flow_are_counted_and_other_text_is_refused() {
     let head = "ts,sa,da,sp,dp,pr,ipkt,ibyt\n";
     let lines = "1.5,10.0.0.1,10.0.0.2,1,2,6,1,40\n1.5,10.0.0.1\n,,,,,,,\nx,10.0.0.1,10.0.0.2,1,2,6,1,40\n\
                  1.5,here,there,1,2,6,1,40\n1.5,10.0.0.1,10.0.0.2,1,2,6,-1,40\n\

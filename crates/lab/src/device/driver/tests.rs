@@ -162,13 +162,13 @@ where
 }
 
 /// Sends one frame a millisecond with the number of frames received and the size of the largest batch.
-struct Teller {
+struct CountSender {
     next: Time,
     came: u8,
     largest: u8,
 }
 
-impl<M: PacketMemory> Node<Place, M> for Teller {
+impl<M: PacketMemory> Node<Place, M> for CountSender {
     fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut M) {
         self.receive_batch(now, port, &[*frame], memory);
     }
@@ -199,22 +199,22 @@ impl<M: PacketMemory> Node<Place, M> for Teller {
 }
 
 #[test]
-fn batches_and_what_comes_first_are_parameters_of_both_drivers() {
+fn batch_size_and_order_are_parameters_of_both_drivers() {
     // Three frames at each millisecond, at which the node sends as well.
     let frame =
         build::ethernet(&build::udp(address("198.18.0.2:1000"), address("198.19.0.2:2000"), b"x"));
     let at = |n: u64| (Time::from_nanos(n / 3 * 1_000_000), Port(0), frame.clone());
     let schedule: Schedule = (3..60).map(at).collect();
-    let told = |batch: usize, order: Order| -> Vec<[u8; 2]> {
-        let make = || Teller { next: Time::from_nanos(1_000_000), came: 0, largest: 0 };
+    let reported = |batch: usize, order: Order| -> Vec<[u8; 2]> {
+        let make = || CountSender { next: Time::from_nanos(1_000_000), came: 0, largest: 0 };
         let left = hold_by(make, &schedule, 20, Turns { batch, order });
         left.iter().take(5).map(|arrival| [arrival.frame[0], arrival.frame[1]]).collect()
     };
-    let received_first = told(64, Order::ReceiveFirst);
+    let received_first = reported(64, Order::ReceiveFirst);
     assert_eq!(received_first, [[3, 3], [6, 3], [9, 3], [12, 3], [15, 3]]);
-    let sent_first = told(64, Order::TransmitFirst);
+    let sent_first = reported(64, Order::TransmitFirst);
     assert_eq!(sent_first, [[0, 0], [3, 3], [6, 3], [9, 3], [12, 3]]);
-    let one_by_one = told(1, Order::TransmitFirst);
+    let one_by_one = reported(1, Order::TransmitFirst);
     assert_eq!(one_by_one, [[0, 0], [3, 1], [6, 1], [9, 1], [12, 1]]);
 }
 
@@ -338,7 +338,8 @@ fn a_tcp_host_does_the_same_under_both_clocks() {
     let schedule: Schedule = {
         let spec: FaultSpec = "delay=3ms,loss=0.03".parse().expect("faults");
         let (mut client, mut server) = (host(Side::Client), host(Side::Server));
-        let (mut memory, mut heard) = (HeapMemory::new(10_000), Heard(Vec::new()));
+        let (mut memory, mut frames_received) =
+            (HeapMemory::new(10_000), ReceivedFrames(Vec::new()));
         let cable = |one, other| Cable {
             ends: [one, other],
             rate: Some(Rate::from_megabits(1_000)),
@@ -351,17 +352,21 @@ fn a_tcp_host_does_the_same_under_both_clocks() {
         ];
         let cables = [cable((0, Port(0)), (1, Port(0))), cable((1, Port(1)), (2, Port(0)))];
         let end = Time::from_nanos(60_000_000_000);
-        VirtualClock::new(nodes, &cables, Turns::default()).run_until(end, &mut memory, &mut heard);
-        heard.0
+        VirtualClock::new(nodes, &cables, Turns::default()).run_until(
+            end,
+            &mut memory,
+            &mut frames_received,
+        );
+        frames_received.0
     };
     assert!(schedule.len() > 50);
     hold(|| host(Side::Server), &schedule, 100);
 }
 
 /// What arrives at the last node.
-struct Heard(Schedule);
+struct ReceivedFrames(Schedule);
 
-impl nilometer_sim::virtual_clock::Watch<Place, HeapMemory> for Heard {
+impl nilometer_sim::virtual_clock::Watch<Place, HeapMemory> for ReceivedFrames {
     fn sent(&mut self, _: Time, _: (usize, Port), _: &Place, _: &HeapMemory) {}
 
     fn arrived(

@@ -89,11 +89,11 @@ fn ask(client: &str, server: SocketAddr) -> Result<usize> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(&[7; ASKED])?;
     stream.shutdown(Shutdown::Write)?;
-    heard(&stream)
+    bytes_received(&stream)
 }
 
 /// How many bytes come until the other end has closed.
-fn heard(stream: &TcpStream) -> Result<usize> {
+fn bytes_received(stream: &TcpStream) -> Result<usize> {
     let most = 2 * ANSWERED as u64;
     Ok(io::copy(&mut stream.take(most), &mut io::sink())? as usize)
 }
@@ -167,9 +167,9 @@ fn route_between_kernels(kind: Kind) -> Result<()> {
     let server: SocketAddr = "198.19.0.9:8808".parse()?;
     let serving = testbed.server().spawn("server", move || -> Result<usize> {
         let (mut stream, _) = TcpListener::bind(server)?.accept()?;
-        let asked = heard(&stream)?;
+        let received = bytes_received(&stream)?;
         stream.write_all(&vec![3; ANSWERED])?;
-        Ok(asked)
+        Ok(received)
     })?;
     thread::sleep(Duration::from_millis(200));
     let answered = testbed.client().enter(|| ask("198.18.0.3:0", server));
@@ -216,7 +216,7 @@ fn stream_over_a_link(kind: Kind) -> Result<()> {
 }
 
 #[test]
-fn a_tcp_host_speaks_with_the_kernels() {
+fn a_tcp_host_connects_to_the_kernels() {
     if privileged("a host on a wire") {
         for kind in [Kind::Xdp, Kind::Packet] {
             speak_with_the_kernel(kind).unwrap_or_else(|why| panic!("{kind:?}: {why:#}"));
@@ -234,7 +234,7 @@ fn a_router_forwards_between_the_kernels_hosts() {
 }
 
 #[test]
-fn what_a_source_sends_is_what_a_recorder_keeps() {
+fn a_recorder_keeps_all_frames_of_a_source() {
     if privileged("a source on a wire") {
         for kind in [Kind::Xdp, Kind::Packet] {
             stream_over_a_link(kind).unwrap_or_else(|why| panic!("{kind:?}: {why:#}"));

@@ -60,7 +60,7 @@ mod tests {
     use nilometer_wire::Time;
 
     #[test]
-    fn a_port_that_is_used_again_is_told_by_the_time() {
+    fn connections_with_a_reused_port_are_distinguished_by_time() {
         let planned = |port, start_ns| PlannedConnection {
             start: Time::from_nanos(start_ns),
             session: 0,

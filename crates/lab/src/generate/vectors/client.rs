@@ -12,9 +12,9 @@ use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
 use socket2::Socket;
 
+use super::scripted_end::ScriptedEnd;
 use super::stage::Stage;
 use super::stamping::Stamping;
-use super::talk::Talk;
 use super::{VectorConfig, check, port_offset, script_of};
 use crate::generate::client::{Execution, Outcome, in_threads};
 use crate::generate::client_loop::outcome_of;
@@ -199,7 +199,7 @@ impl<'a> Player<'a> {
             Some(stamping) => stamping.with(script.has_time_stamps, connect)?,
             None => connect()?,
         }
-        self.stage.seat(Talk::new(socket, position, script, Side::Client, started_ns))
+        self.stage.seat(ScriptedEnd::new(socket, position, script, Side::Client, started_ns))
     }
 
     fn note_ended(&mut self) {

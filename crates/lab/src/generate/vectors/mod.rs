@@ -17,7 +17,7 @@
 //! A connection to be refused is made to the port after the servers', where nothing listens; one to be
 //! left unanswered is made to the port after that, where a listening socket drops each packet unseen.
 //!
-//! * `Talk`: one open socket and how far its end is in its script.
+//! * `ScriptedEnd`: one open socket and how far its end is in its script.
 //! * `Timers`: when each of them continues.
 //! * `Stage`: the event loop of either end.
 //! * `Stamping`: time stamps, on or off for each connection.
@@ -25,10 +25,10 @@
 
 mod callers;
 mod client;
+mod scripted_end;
 mod server;
 mod stage;
 mod stamping;
-mod talk;
 mod timers;
 
 use std::sync::Arc;

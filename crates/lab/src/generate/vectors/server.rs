@@ -12,8 +12,8 @@ use nilometer_traffic::script::Script;
 use socket2::Socket;
 
 use super::callers::Callers;
+use super::scripted_end::ScriptedEnd;
 use super::stage::Stage;
-use super::talk::Talk;
 use super::{UNANSWERED_PORT, VectorConfig, check, script_of};
 use crate::generate::client::Outcome;
 use crate::generate::live::LiveCounters;
@@ -56,7 +56,7 @@ impl VectorServer {
             listener.set_tcp_nodelay(true).context("cannot set TCP_NODELAY")?;
             listeners.push(listener);
             let deaf = at(config.port + UNANSWERED_PORT)?;
-            socket::answer_nobody(&deaf).context("cannot filter what comes to a socket")?;
+            socket::drop_all_packets(&deaf).context("cannot filter what comes to a socket")?;
             silent.push(deaf);
         }
         let (late_ns, kept) = (AtomicU64::new(0), Mutex::default());
@@ -182,8 +182,8 @@ impl Host<'_> {
             return self.live.end(false);
         };
         let script = script_of(&self.plan[index as usize], self.scripts);
-        let talk = Talk::new(socket, index, script, Side::Server, now_ns);
-        if self.stage.seat(talk).is_err() {
+        let end = ScriptedEnd::new(socket, index, script, Side::Server, now_ns);
+        if self.stage.seat(end).is_err() {
             self.report.broken += 1;
             self.live.end(false);
         }

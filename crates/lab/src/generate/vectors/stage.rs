@@ -8,7 +8,7 @@ use nilometer_conversation::Side;
 use socket2::Socket;
 
 use super::Clock;
-use super::talk::{Talk, Then};
+use super::scripted_end::{ScriptedEnd, Then};
 use super::timers::Timers;
 use crate::generate::client::Outcome;
 use crate::generate::live::LiveCounters;
@@ -54,7 +54,7 @@ pub(super) struct Stage<'a> {
     side: Side,
     clock: Clock,
     live: &'a LiveCounters,
-    open: Slab<Talk<'a>>,
+    open: Slab<ScriptedEnd<'a>>,
     timers: Timers,
     epoll: Epoll,
     sink: Sink,
@@ -118,11 +118,11 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// The kernel's; the connection is gone then.
-    pub fn seat(&mut self, talk: Talk<'a>) -> io::Result<()> {
-        let Ok(key) = self.open.insert(talk) else { unreachable!("a free place was seen") };
-        let talk = self.open.get_mut(key).expect("it was just inserted");
+    pub fn seat(&mut self, end: ScriptedEnd<'a>) -> io::Result<()> {
+        let Ok(key) = self.open.insert(end) else { unreachable!("a free place was seen") };
+        let end = self.open.get_mut(key).expect("it was just inserted");
         let interest = READABLE | WRITABLE | PEER_CLOSED | EDGE;
-        if let Err(error) = self.epoll.add(talk.socket.as_fd(), interest, key.to_bits()) {
+        if let Err(error) = self.epoll.add(end.socket.as_fd(), interest, key.to_bits()) {
             self.open.remove(key);
             return Err(error);
         }
@@ -138,8 +138,8 @@ impl<'a> Stage<'a> {
         self.callers_at.clear();
         for _ in 0..TIMERS_MAX {
             let Some(key) = self.timers.take_due(self.clock.now_ns()) else { break };
-            if let Some(talk) = self.open.get_mut(key) {
-                talk.wake_ns = None;
+            if let Some(end) = self.open.get_mut(key) {
+                end.wake_ns = None;
             }
             self.serve(key, 0);
         }
@@ -165,24 +165,24 @@ impl<'a> Stage<'a> {
         let mut kept = Vec::with_capacity(self.open.len());
         for place in 0..self.open.places() {
             let Some(key) = self.open.key_at(place) else { continue };
-            let Some(talk) = self.open.get_mut(key) else { continue };
-            let outcome = talk.outcome_at_end(now_ns);
-            kept.extend(self.finish(key, outcome).map(|talk| talk.socket));
+            let Some(end) = self.open.get_mut(key) else { continue };
+            let outcome = end.outcome_at_end(now_ns);
+            kept.extend(self.finish(key, outcome).map(|end| end.socket));
         }
         kept
     }
 
     fn serve(&mut self, key: Key, ready: u32) {
-        let Some(talk) = self.open.get_mut(key) else { return };
-        let was_connected = talk.is_connected();
-        let before = (talk.received_bytes, talk.sent_bytes);
-        let then = talk.go_on(ready, &mut self.sink, &self.pattern, self.clock);
-        if talk.is_connected() && !was_connected {
+        let Some(end) = self.open.get_mut(key) else { return };
+        let was_connected = end.is_connected();
+        let before = (end.received_bytes, end.sent_bytes);
+        let then = end.go_on(ready, &mut self.sink, &self.pattern, self.clock);
+        if end.is_connected() && !was_connected {
             self.live.establish();
         }
         match self.side {
-            Side::Client => self.live.carry(talk.received_bytes - before.0),
-            Side::Server => self.live.carry(talk.sent_bytes - before.1),
+            Side::Client => self.live.carry(end.received_bytes - before.0),
+            Side::Server => self.live.carry(end.sent_bytes - before.1),
         }
         let wake_ns = match then {
             Then::Listen => None,
@@ -192,22 +192,22 @@ impl<'a> Stage<'a> {
                 return;
             }
         };
-        self.timers.change(key, talk.wake_ns, wake_ns);
-        talk.wake_ns = wake_ns;
+        self.timers.change(key, end.wake_ns, wake_ns);
+        end.wake_ns = wake_ns;
     }
 
-    fn finish(&mut self, key: Key, outcome: Outcome) -> Option<Talk<'a>> {
-        let talk = self.open.remove(key)?;
-        self.timers.change(key, talk.wake_ns, None);
-        self.late_ns = self.late_ns.max(talk.late_ns());
+    fn finish(&mut self, key: Key, outcome: Outcome) -> Option<ScriptedEnd<'a>> {
+        let end = self.open.remove(key)?;
+        self.timers.change(key, end.wake_ns, None);
+        self.late_ns = self.late_ns.max(end.late_ns());
         self.live.end(outcome == Outcome::Completed);
         self.ended.push(Ended {
-            owner: talk.owner,
+            owner: end.owner,
             outcome,
-            local_port: talk.local_port,
-            received_bytes: talk.received_bytes,
-            sent_bytes: talk.sent_bytes,
+            local_port: end.local_port,
+            received_bytes: end.received_bytes,
+            sent_bytes: end.sent_bytes,
         });
-        Some(talk)
+        Some(end)
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_comes_in_order_and_what_was_cancelled_never() {
+    fn timers_fire_in_order_and_cancelled_ones_never() {
         let mut timers = Timers::default();
         let keys: Vec<Key> = (0..4).map(Key::from_bits).collect();
         timers.change(keys[0], None, Some(30));

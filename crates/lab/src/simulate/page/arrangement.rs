@@ -64,7 +64,7 @@ pub fn number(value: &Value) -> Option<f64> {
 }
 
 /// A parameter in words, and its unit.
-pub fn said(key: &str) -> (String, &'static str) {
+pub fn label(key: &str) -> (String, &'static str) {
     const UNITS: [(&str, &str); 7] = [
         ("_packets", "packets"),
         ("_periods", "periods"),
@@ -80,8 +80,8 @@ pub fn said(key: &str) -> (String, &'static str) {
 }
 
 /// A parameter with its value: `rtt 100 ms`.
-pub fn said_with(key: &str, value: &str) -> String {
-    let (stem, unit) = said(key);
+pub fn label_with_value(key: &str, value: &str) -> String {
+    let (stem, unit) = label(key);
     let value = value.replace('_', " ");
     if unit.is_empty() { format!("{stem} {value}") } else { format!("{stem} {value}\u{a0}{unit}") }
 }
@@ -150,7 +150,7 @@ pub fn arrange<'a>(points: &'a [PointResult], axes: &[Swept]) -> Arrangement<'a>
     for (index, point) in points.iter().enumerate() {
         let value = |key: &str| shown_value(&point.parameters, key);
         let parts: Vec<String> =
-            rest.iter().map(|(key, _)| said_with(key, &called(&value(key)))).collect();
+            rest.iter().map(|(key, _)| label_with_value(key, &called(&value(key)))).collect();
         let facet = place(
             &mut facets,
             &parts.join(", "),
@@ -160,7 +160,7 @@ pub fn arrange<'a>(points: &'a [PointResult], axes: &[Swept]) -> Arrangement<'a>
         let (word, name) = match lines {
             None => (value("discipline"), called(&value("discipline"))),
             Some((key, values)) if values.iter().all(|value| number(value).is_some()) => {
-                (String::new(), said_with(key, &value(key)))
+                (String::new(), label_with_value(key, &value(key)))
             }
             Some((key, _)) => (value(key), called(&value(key))),
         };
@@ -230,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_said_with_their_units() {
-        assert_eq!(said_with("rtt_ms", "100"), "rtt 100\u{a0}ms");
-        assert_eq!(said_with("max_p", "0.01"), "max p 0.01");
-        assert_eq!(said("buffer_packets"), ("buffer".to_owned(), "packets"));
+    fn parameter_names_are_shown_with_their_units() {
+        assert_eq!(label_with_value("rtt_ms", "100"), "rtt 100\u{a0}ms");
+        assert_eq!(label_with_value("max_p", "0.01"), "max p 0.01");
+        assert_eq!(label("buffer_packets"), ("buffer".to_owned(), "packets"));
         assert_eq!(called("tail_drop"), "tail drop");
         assert_eq!(
             (tone("red", 5), tone("x", 0), tone("y", 9)),

@@ -188,9 +188,9 @@ mod tests {
         let rows = [row(1.0, 0, 0), row(1.5, 0, 2), row(2.0, 0, 0), row(1.8, 0, 0), row(2.0, 1, 1)];
         assert_eq!(lowest(&rows, "original", Loads::Stress), Some(1.8));
         assert_eq!(lowest(&rows, "original", Loads::Hostile), None);
-        let said = [Loads::Stress, Loads::Hostile].map(|loads| answer(&rows, loads));
-        assert_eq!(said[0], "No promise is broken from S = 1.8 (equations 1–4) upwards.");
-        assert_eq!(said[1], "At every S tried some are broken with equations 1–4.");
+        let answers = [Loads::Stress, Loads::Hostile].map(|loads| answer(&rows, loads));
+        assert_eq!(answers[0], "No promise is broken from S = 1.8 (equations 1–4) upwards.");
+        assert_eq!(answers[1], "At every S tried some are broken with equations 1–4.");
         assert_eq!(sums(&rows, "original", Loads::Hostile)[0].1.violations, 1.0);
     }
 }

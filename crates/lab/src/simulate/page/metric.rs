@@ -3,7 +3,7 @@
 //! Bands are 95 % confidence intervals of means over seeds. Where nothing numeric is swept, each
 //! point is a row with its interval as a bar.
 
-use super::arrangement::{Facet, Line, said};
+use super::arrangement::{Facet, Line, label};
 use crate::simulate::result::PointResult;
 use nilometer_report::figure::Figure;
 use nilometer_report::figure::rows::Rows;
@@ -260,7 +260,7 @@ impl Metric {
 
 /// The axis of the swept number: logarithmic where it spans almost a decade.
 fn x_axis(key: &str, values: impl Iterator<Item = f64> + Clone) -> Axis {
-    let (stem, unit) = said(key);
+    let (stem, unit) = label(key);
     let title = if unit.is_empty() { stem } else { format!("{stem}, {unit}") };
     let [low, high] = extent(ScaleKind::Linear, values.clone()).unwrap_or([0.0, 1.0]);
     match low > 0.0 && high >= 8.0 * low {

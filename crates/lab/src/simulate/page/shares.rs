@@ -4,7 +4,7 @@
 //! in grey. The flows of each run are sorted; the curve is the mean over runs of the goodput at each
 //! rank, the band reaches from the least to the greatest. A flat curve is a fair discipline.
 
-use super::arrangement::{Facet, Line, said_with};
+use super::arrangement::{Facet, Line, label_with_value};
 use nilometer_report::figure::Figure;
 use nilometer_report::format::significant;
 use nilometer_report::plot::axis::{Axis, Unit};
@@ -113,8 +113,9 @@ fn caption(lines: &[(&Line<'_>, &Shares)], (key, x): (Option<&str>, f64)) -> Str
     let widths = || lines.iter().filter_map(|(line, shares)| Some((line, shares, width(shares)?)));
     let least = widths().min_by(|a, b| a.2.total_cmp(&b.2));
     let most = widths().max_by(|a, b| a.2.total_cmp(&b.2));
-    let place =
-        key.map_or_else(String::new, |key| format!("At {}, ", said_with(key, &significant(x, 6))));
+    let place = key.map_or_else(String::new, |key| {
+        format!("At {}, ", label_with_value(key, &significant(x, 6)))
+    });
     let percent = |share: f64| significant(100.0 * share, 3);
     let range = |shares: &Shares| {
         shares.ends().map_or_else(String::new, |[low, high]| {

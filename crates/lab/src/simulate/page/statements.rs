@@ -67,13 +67,13 @@ fn figures(cited: &[Cited]) -> String {
     }
     let group = |(discipline, quantity): &(&str, Quantity)| {
         let own = cited.iter().filter(|c| c.discipline == *discipline && c.quantity == *quantity);
-        let each: Vec<String> = own.map(said).collect();
+        let each: Vec<String> = own.map(figure_text).collect();
         format!("{} {}", called(discipline), each.join(", "))
     };
     order.iter().map(group).collect::<Vec<_>>().join("; ")
 }
 
-fn said(cited: &Cited) -> String {
+fn figure_text(cited: &Cited) -> String {
     let percent = |value: f64, scale: f64, decimals: usize| format!("{:.decimals$}", value * scale);
     let (scale, decimals, unit) = match cited.quantity {
         Quantity::FairSharePercent => (1.0, 1, "\u{a0}%"),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_with_their_intervals() {
+    fn figures_are_shown_with_their_intervals() {
         let one = |discipline, buffer_packets, value, half_width| Cited {
             discipline,
             buffer_packets,

@@ -178,7 +178,7 @@ fn stages(stress: &StressPage<'_>) -> String {
 fn others(stress: &StressPage<'_>, head: &[&str]) -> String {
     let row = |(number, point): (usize, &StressPoint)| {
         let ends = point.stages.iter().map(u64::to_string);
-        let name = super::arrangement::said_with(
+        let name = super::arrangement::label_with_value(
             "t1_periods",
             &crate::simulate::result::shown_value(&point.parameters, "t1_periods"),
         );

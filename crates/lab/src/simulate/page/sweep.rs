@@ -1,6 +1,8 @@
 //! The page of a sweep: two sentences, the figures of each facet, the paper's claims, every number.
 
-use super::arrangement::{Arrangement, FACETS_MAX, Facet, Swept, arrange, number, said, said_with};
+use super::arrangement::{
+    Arrangement, FACETS_MAX, Facet, Swept, arrange, label, label_with_value, number,
+};
 use super::metric::{METRICS, Measure, Metric};
 use super::shares::{self, Shares};
 use super::{course, files, footer, repeat, statements};
@@ -89,7 +91,7 @@ fn sentences(
     sweep: &SweepPage<'_>,
     arrangement: &Arrangement<'_>,
 ) -> Vec<Vec<nilometer_report::verdict::Span>> {
-    let of_paper = said_with("rtt_ms", &section7::RTT_MS.to_string());
+    let of_paper = label_with_value("rtt_ms", &section7::RTT_MS.to_string());
     let is_judged = |facet: &&Facet<'_>| facet.name == of_paper;
     let facets = &arrangement.facets;
     let Some(facet) = facets.iter().find(is_judged).or(facets.first()) else {
@@ -113,7 +115,7 @@ fn sentences(
 
 fn first_sentence(facet: &Facet<'_>, place: &str, x: Option<&str>) -> String {
     let over = match x {
-        Some(key) => format!(", averaged over all values of {}", said(key).0),
+        Some(key) => format!(", averaged over all values of {}", label(key).0),
         None => String::new(),
     };
     let [mean, deviation] = [&METRICS[0], &METRICS[1]];
@@ -230,8 +232,8 @@ fn courses(sweep: &SweepPage<'_>) -> String {
         return String::new();
     }
     let parts: Vec<String> = drawn.iter().map(Figure::html).collect();
-    let told = "Percentiles of the delay of datagrams by when they were sent, over all seeds.";
-    let mut out = page::section("course", "Delay over time", told, &parts);
+    let caption = "Percentiles of the delay of datagrams by when they were sent, over all seeds.";
+    let mut out = page::section("course", "Delay over time", caption, &parts);
     if left > 0 {
         out.push_str(&format!("<p class=\"note\">{left} more courses are in result.json.</p>\n"));
     }
@@ -241,7 +243,7 @@ fn courses(sweep: &SweepPage<'_>) -> String {
 /// What distinguishes a point from the others.
 fn named(sweep: &SweepPage<'_>, point: &PointResult) -> String {
     let value = |(key, values): &&Swept| match values.iter().all(|v| number(v).is_some()) {
-        true => said_with(key, &shown_value(&point.parameters, key)),
+        true => label_with_value(key, &shown_value(&point.parameters, key)),
         false => super::arrangement::called(&shown_value(&point.parameters, key)),
     };
     let swept = sweep.axes.iter().filter(|(_, values)| values.len() > 1);

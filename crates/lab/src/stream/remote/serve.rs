@@ -16,7 +16,7 @@ use nilometer_linux::testbed::HostSide;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::super::checks::Watch;
-use super::super::device::{Asked, testbed_config};
+use super::super::device::{DeviceRequest, testbed_config};
 use super::messages::{
     Answer, Begin, Hello, PROTOCOL, Totals, put_end, put_record, read_line, write_line,
 };
@@ -179,8 +179,8 @@ fn receive(
     (reader, stream): (&mut (impl BufRead + Send), &mut TcpStream),
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<(Totals, Vec<String>)> {
-    let asked = Asked::behind(&options.interface, begin.is_transparent);
-    let mut side = HostSide::build(&testbed_config(&asked), SERVER_SIDE)?;
+    let requested = DeviceRequest::behind(&options.interface, begin.is_transparent);
+    let mut side = HostSide::build(&testbed_config(&requested), SERVER_SIDE)?;
     let received = (|| -> Result<Totals> {
         let watched = Watched { run: begin.run, source: begin.source };
         let room = (begin.ring_slots, begin.frame_bytes_max);

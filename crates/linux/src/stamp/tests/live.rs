@@ -102,7 +102,7 @@ fn live_frames_are_made_stamped_and_sent_at_their_times() {
 }
 
 #[test]
-fn an_end_that_does_not_receive_by_napi_takes_none_and_it_shows() {
+fn without_napi_no_live_frame_is_taken_and_the_counts_show_it() {
     if skipped("live frames") {
         return;
     }

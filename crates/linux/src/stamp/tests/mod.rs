@@ -125,7 +125,7 @@ fn packet_sockets_stamp_the_same_frames() {
 }
 
 #[test]
-fn a_full_ring_counts_what_it_lost() {
+fn a_full_ring_counts_its_losses() {
     if skipped("stamps in the driver") {
         return;
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use nilometer_files::document::together;
-use nilometer_files::said::shown;
+use nilometer_files::terminal::shown;
 use nilometer_loader::artefact::{ARTEFACT_BYTES_MAX, BEGINNING, manifest_unverified};
 use nilometer_loader::index::{Entry, INDEX, of_directory};
 use serde::Serialize;

@@ -15,8 +15,8 @@ use super::{reservations, shown, watch};
 use crate::cli::Exit;
 use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
 use nilometer_files::document::guard_output;
-use nilometer_files::said;
 use nilometer_files::table::capture;
+use nilometer_files::terminal;
 use nilometer_routerd::control::client::{Address, encoded};
 use nilometer_routerd::control::socket::usual_folder;
 
@@ -201,7 +201,7 @@ impl CtlArgs {
     /// Says what has been written, to people.
     fn say(&self, done: &str, file: &Path) {
         if !self.json {
-            println!("{done} {}", said::shown(file));
+            println!("{done} {}", terminal::shown(file));
         }
     }
 }

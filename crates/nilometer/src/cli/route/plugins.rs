@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::{Question, given};
 use super::shown;
-use nilometer_files::said::plain;
+use nilometer_files::terminal::plain;
 use nilometer_routerd::control::client::encoded;
 use nilometer_routerd::plugins::FaultPolicy;
 

@@ -25,8 +25,8 @@ pub fn reserve(keys: &[String], plugins: &[String]) -> Result<Question> {
         let plugins = plugins.iter().map(|text| plugin(text));
         body["plugins"] = plugins.collect::<Result<Vec<Value>>>()?.into();
     }
-    let asked = Question::change(Method::POST, PATH, Some(body));
-    Ok(Question { show: made, ..asked })
+    let requested = Question::change(Method::POST, PATH, Some(body));
+    Ok(Question { show: made, ..requested })
 }
 
 fn plugin(text: &str) -> Result<Value> {

@@ -126,8 +126,8 @@ pub fn ports_and_settings(value: &Value) -> String {
         let plain = settings.iter().filter(is_plain).filter(|(key, _)| !is_above(key));
         text += &wrapped("  ", plain.map(|(key, value)| format!("{key} {}", cell(value))));
         for (key, table) in settings.iter().filter(|it| !is_plain(it)) {
-            let said = table.as_object().into_iter().flatten().filter(|(_, it)| !it.is_null());
-            let words = said.map(|(key, value)| format!("{key} {}", cell(value)));
+            let entry = table.as_object().into_iter().flatten().filter(|(_, it)| !it.is_null());
+            let words = entry.map(|(key, value)| format!("{key} {}", cell(value)));
             text += &wrapped(&format!("  {key}: "), words);
         }
     }
@@ -272,9 +272,9 @@ pub fn stress(value: &Value) -> String {
 /// Messages, a line each.
 pub fn messages(value: &Value) -> String {
     let mut text = String::new();
-    for said in value["messages"].as_array().into_iter().flatten() {
-        let time = said["time"].as_f64().unwrap_or_default();
-        let _ = writeln!(text, "{time:.3} {}: {}", cell(&said["level"]), cell(&said["text"]));
+    for entry in value["messages"].as_array().into_iter().flatten() {
+        let time = entry["time"].as_f64().unwrap_or_default();
+        let _ = writeln!(text, "{time:.3} {}: {}", cell(&entry["level"]), cell(&entry["text"]));
     }
     text
 }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_is_summed_and_told_by_reason() {
+    fn drops_are_summed_and_listed_by_reason() {
         let port = json!({"name": "p0", "rate_bps": 2_500_000, "shortcut_packets": 5,
             "lost": {"ring_full": 1}, "discards": {"no_route": 20, "ttl": 3}, "input_drops": {},
             "output_drops": {"over_limit": 400}});
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_queues_with_something_in_them_are_told_of() {
+    fn only_queues_with_a_backlog_are_listed() {
         let input = json!({"port": 1, "name": "p1", "backlog_bytes": [0, 700], "hi": [0, 0.5],
             "lo": [0, 0.25], "rates_bps": [0, 1.5e6]});
         let output = |port: u8, waiting: u64| json!({"port": port, "name": format!("out{port}"), "backlog_bytes": waiting});

@@ -51,7 +51,7 @@ fn rates_and_sizes_are_written_as_people_do() {
 }
 
 #[test]
-fn a_queue_without_a_size_holds_what_its_rate_carries_in_50_ms() {
+fn a_queue_without_a_size_holds_50_ms_at_its_rate() {
     if !privileged("sizes of queues") {
         return;
     }
@@ -67,17 +67,17 @@ fn a_queue_without_a_size_holds_what_its_rate_carries_in_50_ms() {
     assert_eq!(held(&stand), 413);
     done(&stand, &["set-rate", "p1", "20 Mb/s"]);
     assert_eq!(held(&stand), 413, "what waits is not thrown away for a rate");
-    let said = done(&stand, &["set-queue", "p1", "discipline=red", "max_p=0.2"]);
+    let stderr = done(&stand, &["set-queue", "p1", "discipline=red", "max_p=0.2"]);
     let expected = "port p1: the discipline is red with 83 packets, for some 50 ms at its rate\n";
-    assert_eq!(said, expected);
+    assert_eq!(stderr, expected);
     assert_eq!(held(&stand), 83);
     for (rate, packets) in [("64 kb/s", 32), ("10 Gb/s", 2_048), ("none", 2_048)] {
         done(&stand, &["set-rate", "p1", rate]);
         done(&stand, &["set-queue", "p1", "discipline=qsdrr"]);
         assert_eq!(held(&stand), packets, "{rate}");
     }
-    let said = done(&stand, &["set-queue", "p1", "discipline=red", "buffer_packets=500"]);
-    assert_eq!(said, "port p1: the discipline is red\n");
+    let stderr = done(&stand, &["set-queue", "p1", "discipline=red", "buffer_packets=500"]);
+    assert_eq!(stderr, "port p1: the discipline is red\n");
     // The saved file states the size, so that it stays the same if the default changes.
     done(&stand, &["set-rate", "p1", "20 Mb/s"]);
     done(&stand, &["set-queue", "p1", "discipline=pie"]);
@@ -87,12 +87,12 @@ fn a_queue_without_a_size_holds_what_its_rate_carries_in_50_ms() {
 }
 
 #[test]
-fn every_change_says_what_was_done() {
+fn every_change_prints_what_was_done() {
     if !privileged("words of success") {
         return;
     }
     let stand = Stand::new("by-hand-words", "").expect("a router");
-    for (words, said) in [
+    for (words, stderr) in [
         (&["set-rate", "p1", "20mbit"][..], "port p1: the rate is 20 Mb/s"),
         (&["set-rate", "1", "none"], "port p1: the rate is none"),
         (&["set-delay", "p1", "5ms"], "port p1: the delay is 5 ms"),
@@ -122,7 +122,7 @@ fn every_change_says_what_was_done() {
         (&["stress", "stop"], "no stress test is played"),
     ] {
         let text = done(&stand, words);
-        assert!(text.starts_with(said) && text.lines().count() == 1, "{words:?}: {text:?}");
+        assert!(text.starts_with(stderr) && text.lines().count() == 1, "{words:?}: {text:?}");
         let is_file = ["save", "trace"].contains(&words[0]);
         // Some cannot be done twice.
         if ["filters", "routes"].contains(&words[0]) && words[1] == "del" {
@@ -216,14 +216,14 @@ fn the_usual_socket_stays_beside_an_address() {
     // SAFETY: the child is ours and has not been waited for.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
     let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(shown.status.success(), "{said}{}", String::from_utf8_lossy(&shown.stderr));
-    assert!(said.contains("nilometer/lab7.sock"), "{said}");
-    assert!(said.contains("the control address is http://127.0.0.1:"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(shown.status.success(), "{stderr}{}", String::from_utf8_lossy(&shown.stderr));
+    assert!(stderr.contains("nilometer/lab7.sock"), "{stderr}");
+    assert!(stderr.contains("the control address is http://127.0.0.1:"), "{stderr}");
 }
 
 #[test]
-fn watch_prints_what_changed() {
+fn watch_prints_changes() {
     if !privileged("watching") {
         return;
     }
@@ -238,16 +238,16 @@ fn watch_prints_what_changed() {
     done(&stand, &["set-rate", "p1", "100 kb/s"]);
     let text = done(&stand, &["watch", "--count", "12"]);
     let mut last = BTreeMap::new();
-    let mut told = 0;
+    let mut printed = 0;
     for line in text.lines().skip(2) {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words.len(), 7, "{text}");
         let queue = (words[1].to_owned(), words[2].to_owned());
         let rest = words[3..].join(" ");
-        told += 1;
+        printed += 1;
         assert_ne!(last.insert(queue, rest.clone()), Some(rest), "{text}");
     }
-    assert!(told >= 2 && last.keys().all(|(_, to)| to == "p1"), "{text}");
+    assert!(printed >= 2 && last.keys().all(|(_, to)| to == "p1"), "{text}");
     assert_eq!(done(&stand, &["watch", "--count", "3", "--json"]).lines().count(), 3);
     done(&stand, &["set-rate", "p1", "none"]);
     flow.end();

@@ -49,7 +49,7 @@ pub(super) struct Publisher {
     pub(super) key: SecretKey,
     pub(super) url: String,
     /// Requested artefacts.
-    pub(super) asked: Arc<AtomicU64>,
+    pub(super) requests: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     server: JoinHandle<()>,
 }
@@ -60,8 +60,9 @@ impl Publisher {
         std::fs::create_dir_all(&directory).expect("a folder");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, counted, served) = (Arc::clone(&stop), Arc::clone(&asked), directory.clone());
+        let (stop, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counted, served) =
+            (Arc::clone(&stop), Arc::clone(&requests), directory.clone());
         let server = thread::spawn(move || {
             let seen = move |path: &str, status| {
                 let is_artefact = path.ends_with(".nmp") && status == 200;
@@ -70,7 +71,7 @@ impl Publisher {
             code_server::serve(&served, listener, &stopped, seen).expect("it serves");
         });
         let (index, key) = (Index::default(), SecretKey::new([7; 32]));
-        Publisher { directory, index, key, url, asked, stop, server }
+        Publisher { directory, index, key, url, requests, stop, server }
     }
 
     /// Publishes the module of a number; the file.
@@ -271,7 +272,7 @@ fn from_the_code_server(name: &str, rounds: u16) -> [Times; 2] {
             expected.extend([one, two, 0]);
         }
     }
-    let fetched = publisher.asked.load(Ordering::Relaxed);
+    let fetched = publisher.requests.load(Ordering::Relaxed);
     assert_eq!(fetched, 2 * u64::from(rounds), "each version once");
     // One that was changed on the server is refused.
     let file = publisher.publish(u16::MAX);

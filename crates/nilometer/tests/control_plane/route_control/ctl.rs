@@ -29,7 +29,7 @@ pub fn refused(stand: &Stand, words: &[&str], part: &str) {
 }
 
 #[test]
-fn what_is_typed_is_done_and_shown() {
+fn commands_take_effect_and_are_shown() {
     if !privileged("route ctl") {
         return;
     }
@@ -81,7 +81,7 @@ fn what_is_typed_is_done_and_shown() {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_one_line() {
+fn impossible_changes_are_refused_in_one_line() {
     if !privileged("refusals of route ctl") {
         return;
     }
@@ -102,8 +102,8 @@ fn what_cannot_be_is_said_in_one_line() {
     stand.room.write("mine.toml", "mine");
     refused(&stand, &["save", "mine.toml"], "exists already");
     refused(&stand, &["save", "mine.toml", "--force"], "another kind");
-    let nobody = ["route", "ctl", "--socket", "none.sock", "status"];
-    let output = stand.room.command(&nobody).output().expect("it runs");
+    let absent = ["route", "ctl", "--socket", "none.sock", "status"];
+    let output = stand.room.command(&absent).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no router answers at none.sock"));
     stand.end();
@@ -138,7 +138,7 @@ fn on_a_full_disk_nothing_is_half_written() {
 #[test]
 fn the_old_name_of_a_table_is_warned_of_in_one_line() {
     let room = Room::new("renamed-table");
-    let said = |text: &str| {
+    let message = |text: &str| {
         room.write("router.toml", text);
         let output = room.command(&["route", "run", "router.toml"]).output().expect("it runs");
         // (It has no ports, so that it is refused in the end.)
@@ -146,12 +146,12 @@ fn the_old_name_of_a_table_is_warned_of_in_one_line() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let [old, new] = ["[manners]\nhop_limit = 9\n", "[rfc1812]\nhop_limit = 9\n"];
-    let warned = said(old);
+    let warned = message(old);
     assert_eq!(warned.matches("warning: ").count(), 1, "{warned}");
     assert!(warned.contains("[manners] is called [rfc1812] now"), "{warned}");
     assert_eq!(warned.lines().count(), 2, "{warned}");
-    assert_eq!(said(new).lines().count(), 1);
-    let refused = said(&format!("{old}{new}"));
+    assert_eq!(message(new).lines().count(), 1);
+    let refused = message(&format!("{old}{new}"));
     assert!(refused.contains("both are there; keep [rfc1812]"), "{refused}");
     assert_eq!(refused.lines().count(), 1, "{refused}");
 }

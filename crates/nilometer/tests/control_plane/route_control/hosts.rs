@@ -22,9 +22,9 @@ fn status(at: SocketAddr, head: &str) -> u16 {
     let status = top.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
     // Bytes that are not HTTP are refused without a message.
     if status >= 400 && !body.is_empty() {
-        let said: Value = serde_json::from_str(body).expect("an object");
-        let line = said["error"].as_str().unwrap_or_default();
-        assert!(!line.is_empty() && !line.contains('\n'), "{said}");
+        let reply: Value = serde_json::from_str(body).expect("an object");
+        let line = reply["error"].as_str().unwrap_or_default();
+        assert!(!line.is_empty() && !line.contains('\n'), "{reply}");
     }
     status
 }

@@ -72,11 +72,11 @@ fn a_port_is_named_by_its_name_or_its_number() {
     };
     assert_eq!(named("inputs", 1), (json!(1), json!("p1")), "{fabric}");
     assert_eq!(named("outputs", 2), (json!(2), json!("spare0")), "{fabric}");
-    let said = done(&stand, &["messages"]);
+    let reply = done(&stand, &["messages"]);
     for text in
         ["port p0: the rate is 2500 kb/s", "port p1: the delay is 2 ms", "port p1: the discipline"]
     {
-        assert!(said.contains(text), "{said}");
+        assert!(reply.contains(text), "{reply}");
     }
     // A discipline of one queue shows its backlog.
     let queues = done(&stand, &["queues", "p1"]);
@@ -135,7 +135,7 @@ fn a_burst_is_set_with_a_rate_and_kept() {
 }
 
 #[test]
-fn routes_of_all_sources_are_listed_as_far_as_is_asked_for() {
+fn routes_of_all_sources_are_listed_up_to_the_requested_limit() {
     if !privileged("lists of routes") {
         return;
     }
@@ -198,7 +198,7 @@ fn prefix(route: &Value) -> AnyPrefix {
 }
 
 #[test]
-fn filters_are_listed_as_far_as_is_asked_for() {
+fn filters_are_listed_up_to_the_requested_limit() {
     if !privileged("lists of filters") {
         return;
     }
@@ -225,7 +225,7 @@ fn filters_are_listed_as_far_as_is_asked_for() {
 }
 
 #[test]
-fn a_list_that_cannot_be_is_refused_in_one_line() {
+fn an_invalid_list_request_is_refused_in_one_line() {
     if !privileged("refusals of lists") {
         return;
     }
@@ -238,10 +238,13 @@ fn a_list_that_cannot_be_is_refused_in_one_line() {
         ("after=here", "is not a prefix, or has host bits set"),
         ("prefix=198.18.0.0/24&most=3", "goes with no other key"),
     ];
-    for (asked, part) in cases {
-        let (status, said) = stand.ask(&Method::GET, &format!("/v1/routes?{asked}"), None);
-        let line = said["error"].as_str().unwrap_or_default();
-        assert!(status == 400 && line.contains(part) && !line.contains('\n'), "{asked}: {said}");
+    for (requested, part) in cases {
+        let (status, reply) = stand.ask(&Method::GET, &format!("/v1/routes?{requested}"), None);
+        let line = reply["error"].as_str().unwrap_or_default();
+        assert!(
+            status == 400 && line.contains(part) && !line.contains('\n'),
+            "{requested}: {reply}"
+        );
     }
     refused(&stand, &["routes", "list", "--source", "bgp & co"], "no source is `bgp & co`");
     stand.end();
@@ -250,7 +253,7 @@ fn a_list_that_cannot_be_is_refused_in_one_line() {
 /// Filters of one port apply to packets that arrive there, including flows past the pipeline, with every
 /// classifier.
 #[test]
-fn a_filter_of_a_port_is_for_what_comes_by_it() {
+fn filters_of_a_port_apply_to_packets_received_there() {
     if !privileged("filters of a port") {
         return;
     }

@@ -26,7 +26,7 @@ use hyper::Method;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::command_channel::BETWEEN_QUESTIONS;
 use nilometer_routerd::control::endpoints::openapi;
-use nilometer_routerd::control::fabric_view::hear;
+use nilometer_routerd::control::fabric_view::snapshot;
 use serde_json::{Value, json};
 
 #[test]
@@ -119,16 +119,16 @@ fn rates_recomputed_from_broadcasts_are_those_in_force() {
     let flow = stand.site.flow().expect("a flow");
     stand.put("/v1/ports/1/rate", json!({"rate": "1 Mb/s"}));
     for _ in 0..50 {
-        let heard = stand.running.remote.call(|driver| {
+        let answer = stand.running.remote.call(|driver| {
             let fabric = driver.router().fabric();
             let rates = (0..fabric.ports()).map(|input| {
                 fabric.allocator(input).map(|all| all.rates().to_vec()).unwrap_or_default()
             });
             let rates: Vec<Vec<f64>> = rates.collect();
-            (hear(driver), rates)
+            (snapshot(driver), rates)
         });
-        let (heard, rates) = heard.expect("it answers");
-        let view = heard.view().expect("it can be read");
+        let (answer, rates) = answer.expect("it answers");
+        let view = answer.view().expect("it can be read");
         for (input, rates) in view.inputs.iter().zip(rates) {
             assert_eq!(input.rates_bps, rates);
         }
@@ -144,9 +144,11 @@ fn rates_recomputed_from_broadcasts_are_those_in_force() {
     });
     followed.expect("a stream");
     assert!(events(&text) as u128 <= began.elapsed().as_millis() / 50 + 1, "too fast");
-    let told = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    let told: Vec<Value> = told.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let numbers: Vec<_> = told.iter().filter_map(|told| told["broadcasts"].as_u64()).collect();
+    let reported = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let reported: Vec<Value> =
+        reported.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let numbers: Vec<_> =
+        reported.iter().filter_map(|reported| reported["broadcasts"].as_u64()).collect();
     assert!(numbers.len() >= 9 && numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     stand.put("/v1/ports/1/rate", json!({"rate": null}));
     flow.end();
@@ -211,13 +213,16 @@ fn everything_is_changed_under_traffic_and_nothing_is_lost() {
     assert_eq!(stand.ask(&Method::DELETE, "/v1/filters/0", None).0, 200);
     let (sent, came) = flow.end();
     assert_eq!(sent, came, "{}", stand.get("/v1/tally"));
-    let said = stand.get("/v1/messages");
-    assert!(said["messages"].as_array().is_some_and(|said| said.len() > 20), "{said}");
+    let messages = stand.get("/v1/messages");
+    assert!(
+        messages["messages"].as_array().is_some_and(|messages| messages.len() > 20),
+        "{messages}"
+    );
     stand.end();
 }
 
 #[test]
-fn what_is_saved_makes_the_same_router() {
+fn a_saved_file_makes_the_same_router() {
     if !privileged("saving") {
         return;
     }

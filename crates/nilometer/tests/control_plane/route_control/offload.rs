@@ -31,7 +31,7 @@ fn resumes(stand: &Stand, flow: &Flow, after: &str) {
 }
 
 #[test]
-fn what_would_not_pass_untouched_takes_no_shortcut_from_the_answer_on() {
+fn flows_subject_to_queueing_lose_their_shortcut_once_the_change_is_answered() {
     if !privileged("who takes shortcuts") {
         return;
     }

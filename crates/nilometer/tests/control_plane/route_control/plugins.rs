@@ -13,7 +13,7 @@ fn plugin(stand: &Stand) -> Value {
     stand.get("/v1/plugins")["plugins"][0].clone()
 }
 
-fn asked(stand: &Stand, method: &Method, path: &str, body: Option<Value>) -> Value {
+fn answer(stand: &Stand, method: &Method, path: &str, body: Option<Value>) -> Value {
     let (status, value) = stand.ask(method, path, body);
     assert!((200..300).contains(&status), "{method} {path}: {value}");
     value
@@ -26,7 +26,7 @@ fn plugins_come_and_go_under_load_and_no_packet_is_lost() {
     }
     let stand = Stand::new("plugins", "").expect("a router");
     let flow = stand.site.flow().expect("a flow");
-    let ask = |method: &Method, path: &str, body| asked(&stand, method, path, body);
+    let ask = |method: &Method, path: &str, body| answer(&stand, method, path, body);
     let (mut processed, mut touched) = (0, 0);
     for change in 0..CHANGES {
         ask(&Method::POST, "/v1/plugins", Some(json!({"name": "one", "class": "counter"})));
@@ -61,7 +61,7 @@ fn plugins_come_and_go_under_load_and_no_packet_is_lost() {
 }
 
 #[test]
-fn what_is_typed_about_plugins_is_done_and_shown() {
+fn plugin_commands_take_effect_and_are_shown() {
     if !privileged("route ctl plugin") {
         return;
     }

@@ -52,10 +52,10 @@ fn nonsense_is_refused_in_one_line() {
         (put("/v2", "{}"), 404, "openapi"),
         (put("/v1/fabric", &" ".repeat(BODY_BYTES_MAX + 1)), 413, ""),
     ];
-    for ((status, said), expected, words) in cases {
-        let line = said["error"].as_str().unwrap_or_default();
-        assert_eq!(status, expected, "{said}");
-        assert!(line.contains(words) && !line.contains('\n') && !line.is_empty(), "{said}");
+    for ((status, reply), expected, words) in cases {
+        let line = reply["error"].as_str().unwrap_or_default();
+        assert_eq!(status, expected, "{reply}");
+        assert!(line.contains(words) && !line.contains('\n') && !line.is_empty(), "{reply}");
     }
     let filter = |body| stand.ask(&Method::POST, "/v1/filters", Some(body));
     for (body, words) in [
@@ -65,24 +65,24 @@ fn nonsense_is_refused_in_one_line() {
         (json!({"inputs": ["9"]}), "no port 9"),
         (json!({"inputs": []}), "names no port"),
     ] {
-        let (status, said) = filter(body);
-        let line = said["error"].as_str().unwrap_or_default();
-        assert_eq!((status, line.contains(words), line.lines().count()), (400, true, 1), "{said}");
+        let (status, reply) = filter(body);
+        let line = reply["error"].as_str().unwrap_or_default();
+        assert_eq!((status, line.contains(words), line.lines().count()), (400, true, 1), "{reply}");
     }
     assert_eq!(stand.get("/v1/filters")["count"], 0);
     let post = |path: &str, body| stand.ask(&Method::POST, path, Some(body)).0;
     assert_eq!(post("/v1/filters", json!({"protocol": "tpc"})), 400);
     stand.put("/v1/fabric", json!({"queueing": "original"}));
     let stress = json!({"packet_bytes": 64, "t1_periods": 100_000, "sources": 2, "stages": 2});
-    let (status, said) = stand.ask(&Method::POST, "/v1/stress", Some(stress));
-    assert_eq!((status, said["error"].to_string().contains("packets")), (400, true), "{said}");
+    let (status, reply) = stand.ask(&Method::POST, "/v1/stress", Some(stress));
+    assert_eq!((status, reply["error"].to_string().contains("packets")), (400, true), "{reply}");
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.1/16", "via": ["198.18.0.2"]})), 400);
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.0/16", "via": ["192.0.2.1"]})), 400);
-    let asked = |method: Method, path: &str| stand.ask(&method, path, None).0;
-    assert_eq!(asked(Method::DELETE, "/v1/filters/3"), 404);
-    assert_eq!(asked(Method::DELETE, "/v1/routes?prefix=198.18.0.0/16"), 404);
-    assert_eq!(asked(Method::GET, "/v1/routes?prefix=192.0.2.1"), 404);
-    assert_eq!(asked(Method::GET, "/v1/routes?prefix=here"), 400);
+    let status_of = |method: Method, path: &str| stand.ask(&method, path, None).0;
+    assert_eq!(status_of(Method::DELETE, "/v1/filters/3"), 404);
+    assert_eq!(status_of(Method::DELETE, "/v1/routes?prefix=198.18.0.0/16"), 404);
+    assert_eq!(status_of(Method::GET, "/v1/routes?prefix=192.0.2.1"), 404);
+    assert_eq!(status_of(Method::GET, "/v1/routes?prefix=here"), 400);
     stand.end();
 }
 
@@ -139,7 +139,7 @@ fn an_address_of_the_kernel_on_a_port_is_warned_of() {
 }
 
 #[test]
-fn whoever_stalls_keeps_nobody_else_from_asking() {
+fn stalled_clients_do_not_block_others() {
     if !privileged("stalled clients") {
         return;
     }
@@ -162,7 +162,7 @@ fn whoever_stalls_keeps_nobody_else_from_asking() {
 }
 
 #[test]
-fn by_tcp_the_token_is_asked_for() {
+fn over_tcp_the_token_is_required() {
     if !privileged("tokens") {
         return;
     }
@@ -183,8 +183,8 @@ fn by_tcp_the_token_is_asked_for() {
     };
     assert_eq!(with(Some("0123456789abcdef0123456789abcdef")).0, 200);
     assert_eq!(with(Some("0123456789abcdef0123456789abcdeg")).0, 401);
-    let (status, said) = with(None);
-    assert!(status == 401 && said["error"].as_str().is_some_and(|it| it.contains("token")));
+    let (status, reply) = with(None);
+    assert!(status == 401 && reply["error"].as_str().is_some_and(|it| it.contains("token")));
     // A file is named by the socket alone.
     let token = Some("0123456789abcdef0123456789abcdef".to_owned());
     let body = json!({"destination": "file", "file": "never.log"}).to_string();
@@ -216,7 +216,7 @@ fn end(mut child: Child, signal: libc::c_int) {
 }
 
 #[test]
-fn the_socket_of_a_killed_router_is_taken_over_and_no_other() {
+fn only_the_socket_of_a_killed_router_is_taken_over() {
     if !privileged("sockets left behind") {
         return;
     }
@@ -259,15 +259,15 @@ fn held(room: &Room, path: &str, user: Option<u32>) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .expect("flock of util-linux runs");
-    let mut said = [0; 7];
-    child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it is locked");
+    let mut reply = [0; 7];
+    child.stdout.as_mut().expect("piped").read_exact(&mut reply).expect("it is locked");
     child
 }
 
 /// A lock of the socket's directory, which any user can take, keeps no router from starting. The lock
 /// beside the socket does; only its owner can take it, and the process that holds it is named.
 #[test]
-fn who_holds_the_lock_of_a_socket_is_named() {
+fn the_process_that_holds_the_lock_of_a_socket_is_named() {
     if !privileged("locks of sockets") {
         return;
     }
@@ -335,9 +335,9 @@ fn a_route_by_the_routers_own_address_is_refused() {
         ("fd00:64::/32", &["::1"], Some("p1")),
     ] {
         let route = json!({"prefix": prefix, "via": via, "interface": interface});
-        let (status, said) = stand.ask(&Method::POST, "/v1/routes", Some(route));
-        let line = said["error"].as_str().unwrap_or_default();
-        assert_eq!(status, 400, "{via:?}: {said}");
+        let (status, reply) = stand.ask(&Method::POST, "/v1/routes", Some(route));
+        let line = reply["error"].as_str().unwrap_or_default();
+        assert_eq!(status, 400, "{via:?}: {reply}");
         assert!(line.starts_with(&format!("route {prefix}: ")) && !line.contains('\n'), "{line}");
     }
     // A neighbour's link-local address is none of ours, whatever else is.

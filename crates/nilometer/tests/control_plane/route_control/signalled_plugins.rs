@@ -140,7 +140,7 @@ fn a_signalling_packet_binds_plugins_to_its_flow_and_soon() {
             expected.extend([number, 0]);
         }
     }
-    let fetched = site.publisher.asked.load(Ordering::Relaxed);
+    let fetched = site.publisher.requests.load(Ordering::Relaxed);
     assert_eq!(fetched, u64::from(ROUNDS), "each version once");
     assert_eq!(site.end(), expected, "from the first packet on until the setup was released");
     for (what, times) in ["fetched", "kept"].into_iter().zip(&mut times) {
@@ -154,21 +154,21 @@ fn a_signalling_packet_binds_plugins_to_its_flow_and_soon() {
 }
 
 /// What the far host receives of a setup: routers that reserved, and whether all did all.
-fn heard(far: &mut Host, times: usize) -> Vec<(u32, bool)> {
+fn received_setups(far: &mut Host, times: usize) -> Vec<(u32, bool)> {
     let gateway = Gateway([198, 19, 0, 1].into());
-    let (began, mut heard) = (Instant::now(), Vec::new());
-    while heard.len() < times {
-        assert!(began.elapsed() < PATIENCE, "{heard:?}");
-        heard.extend(far.turn(&gateway).into_iter().filter_map(|upcall| match upcall {
+    let (began, mut received_setups) = (Instant::now(), Vec::new());
+    while received_setups.len() < times {
+        assert!(began.elapsed() < PATIENCE, "{received_setups:?}");
+        received_setups.extend(far.turn(&gateway).into_iter().filter_map(|upcall| match upcall {
             Upcall::FlowSetup { hops, is_broken, .. } => Some((hops, is_broken)),
             _ => None,
         }));
     }
-    heard
+    received_setups
 }
 
 /// The router's messages that contain `part`, as soon as there are any.
-fn said(site: &Signalled, part: &str) -> Vec<String> {
+fn messages_with(site: &Signalled, part: &str) -> Vec<String> {
     let began = Instant::now();
     loop {
         let view = site.stand.get("/v1/messages");
@@ -184,7 +184,7 @@ fn said(site: &Signalled, part: &str) -> Vec<String> {
 }
 
 #[test]
-fn refused_plugins_are_said_and_those_of_a_dead_host_end() {
+fn refused_plugins_are_reported_and_those_of_a_dead_host_end() {
     if !privileged("refused plugins of signalling") {
         return;
     }
@@ -193,14 +193,14 @@ fn refused_plugins_are_said_and_those_of_a_dead_host_end() {
     let mut far = far.expect("raw sockets");
     // A class that flows may not name is refused at once.
     site.set_up("counter");
-    assert_eq!(heard(&mut far, 1), [(1, true)]);
+    assert_eq!(received_setups(&mut far, 1), [(1, true)]);
     let one = site.reservations().remove(0);
     assert_eq!(one["plugins"], json!([]), "bandwidth alone");
-    assert_eq!(said(&site, "may name the plugin class \"counter\"").len(), 1);
+    assert_eq!(messages_with(&site, "may name the plugin class \"counter\"").len(), 1);
     // One that is nowhere is refused when that is known, by a message of its own.
     site.set_up("nowhere");
-    assert_eq!(heard(&mut far, 2), [(1, false), (1, true)]);
-    let lines = said(&site, "nowhere");
+    assert_eq!(received_setups(&mut far, 2), [(1, false), (1, true)]);
+    let lines = messages_with(&site, "nowhere");
     assert!(lines.len() == 1 && lines[0].contains("refused"), "{lines:?}");
     assert_eq!(site.reservations()[0]["plugins"], json!([]));
     // So is an artefact that was changed on its way.
@@ -209,8 +209,8 @@ fn refused_plugins_are_said_and_those_of_a_dead_host_end() {
     *artefact.last_mut().expect("not empty") ^= 1;
     std::fs::write(&file, artefact).expect("written");
     site.set_up("mark@0.0.9");
-    assert_eq!(heard(&mut far, 2), [(1, false), (1, true)]);
-    let lines = said(&site, "digest");
+    assert_eq!(received_setups(&mut far, 2), [(1, false), (1, true)]);
+    let lines = messages_with(&site, "digest");
     assert!(lines.len() == 1 && lines[0].contains("mark@0.0.9"), "{lines:?}");
     // A reservation that a host refreshes persists, and ends when the host dies.
     site.publisher.publish(3);

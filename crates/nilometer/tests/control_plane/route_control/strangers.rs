@@ -52,7 +52,7 @@ pub fn guarded(name: &str) -> (Stand, SocketAddr) {
 
 /// What a stranger sends: once, or again and again.
 #[derive(Clone)]
-struct Says {
+struct Payload {
     text: String,
     is_repeated: bool,
     /// How long after being cut off a stranger reconnects.
@@ -66,22 +66,22 @@ struct Strangers {
 }
 
 impl Strangers {
-    fn begin(at: SocketAddr, count: usize, from: &[Ipv4Addr], says: Says) -> Strangers {
+    fn begin(at: SocketAddr, count: usize, from: &[Ipv4Addr], payload: Payload) -> Strangers {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, from) = (Arc::clone(&stop), from.to_vec());
         let thread = thread::spawn(move || {
             let place = |number: usize| {
                 let mut stranger = Stranger::come(at, from[number % from.len()]);
                 // On loopback the connection is there already; otherwise the next pass finds it.
-                stranger.goes_on(&says);
+                stranger.goes_on(&payload);
                 stranger
             };
             let mut all: Vec<Stranger> = (0..count).map(place).collect();
             while !stopped.load(Ordering::Relaxed) {
                 for (number, stranger) in all.iter_mut().enumerate() {
-                    if !stranger.goes_on(&says) {
+                    if !stranger.goes_on(&payload) {
                         let closed = *stranger.closed.get_or_insert_with(Instant::now);
-                        if closed.elapsed() >= says.pause {
+                        if closed.elapsed() >= payload.pause {
                             *stranger = place(number);
                         }
                     }
@@ -116,7 +116,7 @@ impl Stranger {
     }
 
     /// Sends as much as is taken; whether the connection is still there.
-    fn goes_on(&mut self, says: &Says) -> bool {
+    fn goes_on(&mut self, payload: &Payload) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit()];
         let is_closed = match self.socket.peek(&mut byte) {
             Ok(0) => true,
@@ -128,7 +128,7 @@ impl Stranger {
         }
         // Others are to have their turn however fast this one is read.
         for _ in 0..AT_ONCE {
-            let rest = &says.text.as_bytes()[self.sent..];
+            let rest = &payload.text.as_bytes()[self.sent..];
             match (&self.socket).write(rest) {
                 Ok(sent) => self.sent += sent,
                 Err(why) => {
@@ -136,8 +136,8 @@ impl Stranger {
                     return waits.contains(&why.kind());
                 }
             }
-            if self.sent == says.text.len() {
-                match says.is_repeated {
+            if self.sent == payload.text.len() {
+                match payload.is_repeated {
                     true => self.sent = 0,
                     false => return true,
                 }
@@ -150,7 +150,7 @@ impl Stranger {
 /// How long the owner waits for a counter of the router; at most [`GIVEN_UP`]. Being cut off is a
 /// failure, unless this machine kept the owner from sending the header right after connecting; then it
 /// counts as [`GIVEN_UP`].
-fn asked(at: SocketAddr, from: Ipv4Addr) -> Duration {
+fn response_time(at: SocketAddr, from: Ipv4Addr) -> Duration {
     let began = Instant::now();
     let mut sent_after = None;
     let mut answered = || -> std::io::Result<Vec<u8>> {
@@ -191,7 +191,7 @@ fn asked(at: SocketAddr, from: Ipv4Addr) -> Duration {
 /// The owner's longest wait in the best of some rounds.
 fn longest(at: SocketAddr, from: Ipv4Addr) -> Duration {
     let round = |_| {
-        let waits = (0..REQUESTS).map(|_| asked(at, from));
+        let waits = (0..REQUESTS).map(|_| response_time(at, from));
         let mut longest = Duration::ZERO;
         for wait in waits {
             longest = longest.max(wait);
@@ -223,9 +223,9 @@ fn counted(stand: &Stand) -> (u64, Vec<(String, u64)>, u64) {
 
 /// Has strangers attack a router while its owner sends requests from both addresses and by the socket.
 /// Returns how the connections ended.
-fn beside(name: &str, count: usize, from: &[Ipv4Addr], says: Says) -> Vec<(String, u64)> {
+fn beside(name: &str, count: usize, from: &[Ipv4Addr], payload: Payload) -> Vec<(String, u64)> {
     let (stand, at) = guarded(name);
-    let strangers = Strangers::begin(at, count, from, says);
+    let strangers = Strangers::begin(at, count, from, payload);
     for own in [HOME, ELSEWHERE] {
         let wait = longest(at, own);
         println!("{name}: the owner at {own} waited {wait:?} at most");
@@ -248,13 +248,13 @@ fn of(ended: &[(String, u64)], reason: &str) -> u64 {
 }
 
 #[test]
-fn the_owner_is_served_beside_strangers_who_never_read() {
+fn the_owner_is_served_beside_strangers_that_never_read() {
     if !privileged("strangers who never read") {
         return;
     }
     let text = "GET /v1/tally HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".to_owned();
-    let says = Says { text, is_repeated: true, pause: Duration::ZERO };
-    let ended = beside("never-read", 64, &[HOME], says);
+    let payload = Payload { text, is_repeated: true, pause: Duration::ZERO };
+    let ended = beside("never-read", 64, &[HOME], payload);
     assert!(of(&ended, "refused") >= 64, "{ended:?}");
 }
 
@@ -265,19 +265,19 @@ fn the_owner_is_served_beside_a_thousand_half_sent_headers() {
     }
     let text = "GET /v1/tally HTTP/1.1\r\nHost: 127.0.0.1\r\nX".to_owned();
     let from = [HOME, ELSEWHERE, Ipv4Addr::new(127, 0, 0, 3)];
-    let says = Says { text, is_repeated: false, pause: Duration::ZERO };
-    let ended = beside("half-sent", 1_000, &from, says);
+    let payload = Payload { text, is_repeated: false, pause: Duration::ZERO };
+    let ended = beside("half-sent", 1_000, &from, payload);
     assert!(of(&ended, "displaced") >= 900, "{ended:?}");
 }
 
 /// All places available to one address, held silently.
 #[test]
-fn the_owner_is_served_beside_strangers_at_his_own_address() {
+fn the_owner_is_served_beside_strangers_at_the_same_address() {
     if !privileged("strangers at the owner's address") {
         return;
     }
-    let says = Says { text: String::new(), is_repeated: false, pause: Duration::ZERO };
-    let ended = beside("silent", 300, &[HOME], says);
+    let payload = Payload { text: String::new(), is_repeated: false, pause: Duration::ZERO };
+    let ended = beside("silent", 300, &[HOME], payload);
     assert!(of(&ended, "displaced") >= 200, "{ended:?}");
 }
 
@@ -285,15 +285,15 @@ fn the_owner_is_served_beside_strangers_at_his_own_address() {
 /// that reconnects at once is an owner who requests more than can be answered; against that nothing is
 /// promised.)
 #[test]
-fn the_owner_is_served_beside_others_with_the_token_who_never_read() {
+fn the_owner_is_served_beside_token_holders_that_never_read() {
     if !privileged("owners who never read") {
         return;
     }
     let text = format!(
         "GET /v1/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     );
-    let says = Says { text, is_repeated: true, pause: WITHIN };
-    let ended = beside("slow-owners", 100, &[HOME], says);
+    let payload = Payload { text, is_repeated: true, pause: WITHIN };
+    let ended = beside("slow-owners", 100, &[HOME], payload);
     assert!(of(&ended, "displaced") >= REQUESTS as u64, "{ended:?}");
 }
 
@@ -318,7 +318,7 @@ fn a_refusal_ends_the_connection() {
 
 /// A connection that proves nothing ends of itself, and so does one whose peer takes no bytes.
 #[test]
-fn who_stalls_loses_the_connection() {
+fn stalled_connections_are_closed() {
     if !privileged("stalled connections") {
         return;
     }

@@ -57,18 +57,18 @@ fn not_measured(compared: &Value) -> Vec<&str> {
     compared["not_measured"].as_array().expect("laws").iter().map(word).collect()
 }
 
-/// Asserts that all laws are the same, and that `told` of them are reported.
+/// Asserts that all laws are the same, and that `reported` of them are reported.
 #[track_caller]
-fn same(compared: &Value, told: usize) {
-    near(compared, told, 1e-9);
+fn same(compared: &Value, reported: usize) {
+    near(compared, reported, 1e-9);
 }
 
-/// Asserts that all laws are alike, that `told` of them are reported, and that none is farther apart than
+/// Asserts that all laws are alike, that `reported` of them are reported, and that none is farther apart than
 /// `most`.
 #[track_caller]
-fn near(compared: &Value, told: usize, most: f64) {
+fn near(compared: &Value, reported: usize, most: f64) {
     let laws = laws(compared);
-    assert_eq!(laws.len(), told);
+    assert_eq!(laws.len(), reported);
     for (name, distance, verdict) in laws {
         assert!(distance < most && verdict == "alike", "{name}: {distance}, {verdict}");
     }
@@ -160,7 +160,7 @@ fn by_nfpcapd(room: &Room) -> Option<String> {
 }
 
 #[test]
-fn exports_of_one_capture_are_one_traffic_in_whatever_format() {
+fn exports_of_one_capture_compare_alike_in_any_format() {
     let room = room("compared-exports");
     for name in ["table.parquet", "table.ndjson"] {
         room.done(&["flows", "table.csv", "--decode-only", "-o", name]);
@@ -267,7 +267,7 @@ fn a_model_that_keeps_its_connections_is_held_against_its_capture() {
 }
 
 #[test]
-fn what_is_not_measured_is_named_and_what_cannot_be_compared_is_refused() {
+fn unmeasured_laws_are_named_and_incomparable_inputs_are_refused() {
     let room = room("compared-refused");
     let shown = room.done(&["compare", CAPTURE, "table.csv", "-o", "page.html"]);
     let line = "Not measured, because the inputs do not contain them: exchanges, first speaker, think time, packets \
@@ -292,8 +292,8 @@ fn what_is_not_measured_is_named_and_what_cannot_be_compared_is_refused() {
         ("nowhere.pcap", "nowhere.pcap"),
     ] {
         for both in [[CAPTURE, copy], [copy, "table.csv"]] {
-            let said = room.refused(&["compare", both[0], both[1]]);
-            assert!(said.contains(why), "{both:?}: {said}");
+            let refusal = room.refused(&["compare", both[0], both[1]]);
+            assert!(refusal.contains(why), "{both:?}: {refusal}");
         }
     }
     room.done(&["flows", "table.csv", "-o", "flows.parquet"]);

@@ -36,7 +36,7 @@ const CAPTURES: [&str; 22] = [
 
 /// What both report of a capture.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct CaptureSummary {
     connections: u64,
     packets: u64,
     payload_bytes: u64,
@@ -44,15 +44,15 @@ struct Said {
     pairs: u64,
 }
 
-impl Said {
+impl CaptureSummary {
     fn all(&self) -> [u64; 5] {
         [self.connections, self.packets, self.payload_bytes, self.hosts, self.pairs]
     }
 }
 
 fn has(program: &str) -> bool {
-    let mut asked = Command::new(program);
-    asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
 /// The folder of the public captures, if they and a program are available.
@@ -67,7 +67,7 @@ fn captures(program: &str) -> Option<PathBuf> {
     data
 }
 
-fn theirs(capture: &Path) -> Said {
+fn theirs(capture: &Path) -> CaptureSummary {
     // Of a packet in a tunnel, the innermost headers.
     const FIELDS: [&str; 6] = ["tcp.stream", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "tcp.len"];
     let mut tshark = Command::new("tshark");
@@ -77,34 +77,34 @@ fn theirs(capture: &Path) -> Said {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark runs");
-    let mut said = Said::default();
+    let mut summary = CaptureSummary::default();
     let (mut streams, mut hosts, mut pairs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [stream, from4, to4, from6, to6, length] = fields[..] else { continue };
         let first = |one: &str, other: &str| if one.is_empty() { other } else { one }.to_owned();
         let (from, to) = (first(from4, from6), first(to4, to6));
-        said.packets += 1;
-        said.payload_bytes += length.parse::<u64>().unwrap_or(0);
+        summary.packets += 1;
+        summary.payload_bytes += length.parse::<u64>().unwrap_or(0);
         streams.insert(stream.to_owned());
         hosts.extend([from.clone(), to.clone()]);
         pairs.insert((from.clone().min(to.clone()), from.max(to)));
     }
-    said.connections = streams.len() as u64;
-    (said.hosts, said.pairs) = (hosts.len() as u64, pairs.len() as u64);
-    said
+    summary.connections = streams.len() as u64;
+    (summary.hosts, summary.pairs) = (hosts.len() as u64, pairs.len() as u64);
+    summary
 }
 
 fn observed(capture: &Path) -> Observed {
     observe(&[capture.to_owned()], &mut |_| {}).expect("a capture of TCP").0
 }
 
-fn ours(observed: &Observed) -> Said {
+fn ours(observed: &Observed) -> CaptureSummary {
     let sides = || observed.connections.iter().flat_map(|one| &one.carried);
     let ends = || observed.connections.iter().map(|one| (one.client.ip(), one.server.ip()));
     let hosts: BTreeSet<_> = ends().flat_map(|(client, server)| [client, server]).collect();
     let pairs: BTreeSet<_> = ends().map(|(one, other)| (one.min(other), one.max(other))).collect();
-    Said {
+    CaptureSummary {
         connections: observed.connections.len() as u64,
         packets: sides().map(|side| side.packets).sum(),
         payload_bytes: sides().map(|side| side.data_bytes).sum(),

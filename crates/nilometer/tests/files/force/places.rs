@@ -16,9 +16,13 @@ fn places_are_looked_at_first_and_names_are_never_printed_raw() {
     for line in ["lab run --out dangling", "simulate slow.toml --out dangling --force"] {
         let before = snapshot(&room.path(""));
         let output = run(&room.path(""), &line.split(' ').collect::<Vec<_>>());
-        let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line}: {said}");
-        assert!(said.contains("leads nowhere"), "{line}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), stderr.lines().count()),
+            (Some(2), 1),
+            "{line}: {stderr}"
+        );
+        assert!(stderr.contains("leads nowhere"), "{line}: {stderr}");
         assert_eq!(snapshot(&room.path("")), before, "{line}");
     }
     let name = "a\x1b[31mb\nc\u{202e}d\u{9b}1m";
@@ -61,8 +65,8 @@ fn places_are_looked_at_first_and_names_are_never_printed_raw() {
             assert!(!shown.contains(bad), "{words:?}: {shown:?}");
             assert!(!shown.contains("b\nc"), "a name makes two lines of one: {words:?}: {shown:?}");
         }
-        let said = text(&output.stderr);
-        assert!(said.lines().all(|line| line.starts_with("nilometer: ")), "{words:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.lines().all(|line| line.starts_with("nilometer: ")), "{words:?}: {stderr}");
     }
     let page = nilometer_report::page::document(name, "");
     assert!(page.contains("a\\u{1b}[31mb\nc\\u{202e}d\\u{9b}1m"), "{page}");
@@ -72,10 +76,10 @@ fn places_are_looked_at_first_and_names_are_never_printed_raw() {
 fn refused(at: &std::path::Path, line: &str) -> String {
     let before = snapshot(at);
     let output = run(at, &line.split_whitespace().collect::<Vec<_>>());
-    let said = text(&output.stderr).to_owned();
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "`{line}`: {said}");
+    let stderr = text(&output.stderr).to_owned();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "`{line}`: {stderr}");
     assert_eq!(snapshot(at), before, "`{line}`");
-    said
+    stderr
 }
 
 /// A file as `route bench forward` writes it, of no points.
@@ -105,39 +109,42 @@ fn benchmarks_look_at_their_outputs_before_they_measure() {
         ("forward.json", FORWARD),
     ] {
         room.write(&format!("page/{name}"), content);
-        let said = refused(&at, &format!("{forward} page"));
-        assert!(said.contains("--force"), "{said}");
+        let stderr = refused(&at, &format!("{forward} page"));
+        assert!(stderr.contains("--force"), "{stderr}");
         if content == FORWARD {
-            let said = refused(&at, &format!("{forward} page --force --against page/{name}"));
-            assert!(said.contains("is an input"), "{said}");
+            let stderr = refused(&at, &format!("{forward} page --force --against page/{name}"));
+            assert!(stderr.contains("is an input"), "{stderr}");
         } else {
-            let said = refused(&at, &format!("{forward} page --force"));
-            assert!(said.contains("another kind"), "{said}");
+            let stderr = refused(&at, &format!("{forward} page --force"));
+            assert!(stderr.contains("another kind"), "{stderr}");
         }
         fs::remove_file(room.path(&format!("page/{name}"))).expect("a file");
     }
     for place in ["file", "file/below", "dangling", "dangling/below"] {
-        let said = refused(&at, &format!("{forward} {place} --force"));
-        assert!(said.contains(place.split('/').next().expect("a name")), "{said}");
+        let stderr = refused(&at, &format!("{forward} {place} --force"));
+        assert!(stderr.contains(place.split('/').next().expect("a name")), "{stderr}");
     }
     // The table, which would be read first, is not there.
     let fib = "route bench fib --table no-such --plot";
     for (place, why) in [("file", "another kind"), ("page", "directory"), ("no/such", "no dir")] {
-        let said = refused(&at, &format!("{fib} {place}"));
-        assert!(said.contains(why), "{said}");
+        let stderr = refused(&at, &format!("{fib} {place}"));
+        assert!(stderr.contains(why), "{stderr}");
     }
 }
 
 /// An hour of simulating is not lost over the name of a capture.
 #[test]
-fn what_was_simulated_is_kept_when_the_trace_fails() {
+fn simulation_results_are_kept_when_the_trace_fails() {
     let room = furnished("force-kept");
     let link = "l".repeat(260);
     room.write("long.toml", TINY.replace("\"line\"", &format!("\"{link}\"")));
     let output = run(&room.path(""), &["simulate", "long.toml", "--trace", &link, "--out", "r"]);
-    let said = text(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("what was measured is kept in") && said.contains("r.partial"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(
+        stderr.contains("what was measured is kept in") && stderr.contains("r.partial"),
+        "{stderr}"
+    );
     assert_eq!(room.json("r.partial/result.json")["runs"], 1);
     for name in ["flows.parquet", "report.html", "scenario.toml"] {
         assert!(room.path(&format!("r.partial/{name}")).is_file(), "{name}");

@@ -142,7 +142,7 @@ fn segments() -> Vec<Step> {
 }
 
 #[test]
-fn the_firewall_does_as_connection_tracking_but_for_what_is_named() {
+fn the_firewall_agrees_with_connection_tracking_but_for_listed_differences() {
     let steps: Vec<Step> = [datagrams(), segments()].into_iter().flatten().collect();
     play("firewall", &SERVICE, &steps);
 }

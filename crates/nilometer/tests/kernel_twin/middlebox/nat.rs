@@ -236,7 +236,7 @@ fn segments() -> Vec<Step> {
 }
 
 #[test]
-fn the_nat_does_as_masquerade_but_for_what_is_named() {
+fn the_nat_agrees_with_masquerade_but_for_listed_differences() {
     let steps: Vec<Step> =
         [datagrams(), errors_and_others(), segments()].into_iter().flatten().collect();
     play("NAT", &SERVICE, &steps);

@@ -141,13 +141,13 @@ fn circles(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn modules_do_not_go_round_in_circles() {
+fn modules_have_no_cyclic_dependencies() {
     let found = circles(&sources(&[".rs"]));
     assert!(found.is_empty(), "modules use each other in a circle: {found:#?}");
 }
 
 #[test]
-fn a_circle_is_found_and_a_parent_is_none() {
+fn a_cycle_is_found_and_a_parent_is_none() {
     let one = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
     let root = || one("crates/a/src/lib.rs", "//! A.\npub mod b;\npub mod c;\n");
     let all = [

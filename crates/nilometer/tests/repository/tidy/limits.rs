@@ -34,7 +34,7 @@ fn endless(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_read_has_an_end() {
+fn reads_of_files_are_limited() {
     let sources = sources(&[".rs"]);
     for room in READING_ROOMS {
         assert!(sources.iter().any(|source| source.path == room), "{room} is gone");

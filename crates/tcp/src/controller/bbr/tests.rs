@@ -324,7 +324,7 @@ fn two_flows_share_whenever_the_second_starts() {
 }
 
 #[test]
-fn scattered_losses_are_borne() {
+fn scattered_losses_are_tolerated() {
     for (every, least) in [(1_000, 0.93), (100, 0.5)] {
         let mut bottleneck = Bottleneck::new(200);
         bottleneck.loss_every = Some(every);
@@ -377,7 +377,7 @@ fn waits_between_probes_come_from_the_seed() {
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_undo_gives_the_window_back() {
+fn a_timeout_leaves_one_segment_and_undo_restores_the_window() {
     let mut flows = [Flow::new(1)];
     Bottleneck::new(200).run(&mut flows, 0, 3);
     let Flow { bbr, window, .. } = &mut flows[0];
@@ -395,7 +395,7 @@ fn a_timeout_leaves_one_segment_and_undo_gives_the_window_back() {
 
 /// 5.5.11.2: a phase that a spurious loss ended is resumed, unless the round-trip time is being probed.
 #[test]
-fn a_needless_end_of_a_probe_is_taken_back_but_not_in_probe_rtt() {
+fn a_spurious_end_of_a_probe_is_undone_but_not_in_probe_rtt() {
     use State::{Down, Drain, ProbeRtt, Refill, Startup, Up};
     for (ended, state, expected, is_reached) in [
         (Some(Up), Down, Refill, true),
@@ -422,7 +422,7 @@ fn a_needless_end_of_a_probe_is_taken_back_but_not_in_probe_rtt() {
 /// 5.3.4.3, MarkConnectionAppLimited: from its beginning until all that is under way is delivered,
 /// what ProbeRtt measures is no limit of the path. A new one begins a new stretch.
 #[test]
-fn what_probe_rtt_holds_back_is_limited_by_the_application() {
+fn samples_in_probe_rtt_are_application_limited() {
     let mut window = Window { cwnd: 10 * MSS, ssthresh: u64::MAX, mss: MSS as u32 };
     let mut bbr = Bbr::new(&window, 1);
     bbr.state = State::ProbeRtt;

@@ -18,7 +18,7 @@ use nilometer_bench::forward::traffic::FRAME_BYTES_MIN;
 use nilometer_bench::forward::usage::OTHERS_MAX;
 use nilometer_bench::forward::{FRAME_BYTES_MAX, Options, measure};
 use nilometer_files::document::read_json;
-use nilometer_files::said;
+use nilometer_files::terminal;
 
 /// Benchmark forwarding by our router and by the kernel: frames forwarded, and their CPU cost.
 ///
@@ -106,7 +106,7 @@ pub fn run(args: ForwardArgs) -> Result<Exit> {
     let earlier = |file: &PathBuf| {
         let run: Forwarding = read_json(file)?;
         match differs(&run, args.seed, args.seconds) {
-            Some(why) => bail!("--against {}: {why}", said::shown(file)),
+            Some(why) => bail!("--against {}: {why}", terminal::shown(file)),
             None => Ok(run),
         }
     };
@@ -136,7 +136,7 @@ pub fn run(args: ForwardArgs) -> Result<Exit> {
     comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
     // (Where nothing could be compared nothing is known to be the same.)
     let is_same = comparison.clone().all(|it| it.apart.is_empty() && it.differences > 0);
-    Ok(if result.is_told() && is_same { Exit::Done } else { Exit::Negative })
+    Ok(if result.is_complete() && is_same { Exit::Done } else { Exit::Negative })
 }
 
 /// The short table for people: what it asked for is in what was offered.

@@ -26,15 +26,15 @@ fn model(room: &Room, flows: [u64; 2]) {
 }
 
 #[test]
-fn a_model_without_connections_is_refused_with_what_to_do() {
+fn a_model_without_connections_is_refused_with_a_remedy() {
     if !privileged("a lab run of a model that holds nothing") {
         return;
     }
     let room = Room::new("nothing");
     model(&room, [0, 0]);
     let line = room.refused(&["lab", "run", "--model", "model.json"]);
-    let told = ["hold no connection", "nothing to play", "nilometer model show", "--duration"];
-    assert!(told.iter().all(|word| line.contains(word)), "{line}");
+    let expected = ["hold no connection", "nothing to play", "nilometer model show", "--duration"];
+    assert!(expected.iter().all(|word| line.contains(word)), "{line}");
 }
 
 /// Ten connections, the first of which starts after the length of the calibration.
@@ -47,15 +47,15 @@ fn a_check_of_too_few_samples_does_not_pass_and_a_late_beginning_is_calibrated()
     model(&room, [0, 10]);
     let words = ["lab", "run", "--model", "model.json", "--calibration", "0.5", "--duration", "2"];
     let output = room.run(&[&words[..], &["--check", "--json"]].concat());
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let result: Value = serde_json::from_slice(&output.stdout).expect("a result");
-    assert_eq!(result["connections"], 10, "{said}");
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(result["connections"], 10, "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let few =
         "nilometer: --check: file_size: 10 samples are too few to judge; play longer (--duration)";
-    assert!(said.contains(few), "{said}");
-    assert!(result["wire_delay_ns"]["p50"].as_u64().is_some_and(|p50| p50 > 0), "{said}");
-    assert!(said.contains(" connections over a bare wire"), "{said}");
+    assert!(stderr.contains(few), "{stderr}");
+    assert!(result["wire_delay_ns"]["p50"].as_u64().is_some_and(|p50| p50 > 0), "{stderr}");
+    assert!(stderr.contains(" connections over a bare wire"), "{stderr}");
 }
 
 /// The bounds of `--check` are flags, whose defaults the help shows.
@@ -71,10 +71,10 @@ fn the_help_names_the_bounds_of_the_check() {
         assert!(check.contains(word), "{word}: {check}");
     }
     for (flag, default) in [("--loss-max <PERCENT>", "0.1"), ("--delay-max <MS>", "10")] {
-        let told = help.split(flag).nth(1).and_then(|rest| rest.split(']').next());
+        let expected = help.split(flag).nth(1).and_then(|rest| rest.split(']').next());
         assert!(
-            told.is_some_and(|told| told.ends_with(&format!("[default: {default}"))),
-            "{told:?}"
+            expected.is_some_and(|expected| expected.ends_with(&format!("[default: {default}"))),
+            "{expected:?}"
         );
     }
     for wrong in ["-1", "nan", "much"] {
@@ -85,7 +85,7 @@ fn the_help_names_the_bounds_of_the_check() {
 
 /// A signal in a later run keeps the earlier runs, and the partial results of that one.
 #[test]
-fn a_row_of_runs_that_is_interrupted_names_what_is_kept() {
+fn an_interrupted_series_of_runs_names_the_kept_results() {
     if !privileged("an interrupted row of runs") {
         return;
     }
@@ -97,9 +97,9 @@ fn a_row_of_runs_that_is_interrupted_names_what_is_kept() {
     lab.wait_for("traffic of the second run", || crate::common::last_line(&live).is_some());
     lab.signal(libc::SIGINT);
     let output = lab.end();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    let last = said.lines().last().expect("a line");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    let last = stderr.lines().last().expect("a line");
     for word in ["interrupted in run 2", "run-2.partial; runs", "made before: 1"] {
         assert!(last.contains(word), "{word}: {last}");
     }

@@ -15,39 +15,39 @@ use nilometer_router::{
 };
 
 /// Asserts the message of each of these, in their order.
-fn assert_said<T: ToString>(said_of: impl IntoIterator<Item = T>, lines: &[&str]) {
-    let said: Vec<String> = said_of.into_iter().map(|one| one.to_string()).collect();
-    assert_eq!(said, lines);
+fn assert_messages<T: ToString>(values: impl IntoIterator<Item = T>, lines: &[&str]) {
+    let message: Vec<String> = values.into_iter().map(|one| one.to_string()).collect();
+    assert_eq!(message, lines);
 }
 
 #[test]
-fn what_is_said_of_tables_and_routes() {
+fn messages_about_tables_and_routes() {
     let full = "the forwarding table is full; make it with more room";
-    assert_said([Full], &[full]);
+    assert_messages([Full], &[full]);
     let limit = "the route limit is reached; raise it";
-    assert_said([RibFault::Limit, RibFault::Fib], &[limit, full]);
-    assert_said(Source::ALL, &["local", "connected", "static", "fpm", "kernel"]);
+    assert_messages([RibFault::Limit, RibFault::Fib], &[limit, full]);
+    assert_messages(Source::ALL, &["local", "connected", "static", "fpm", "kernel"]);
     let unknown = format!(
         "no lookup engine of this name; there are {}",
         Engine::ALL.map(|engine| engine.to_string()).join(" ")
     );
     let faults = [EngineFault::Unknown, EngineFault::Family(Engine::Dxr), EngineFault::Full];
     let family = format!("{} does not look up IPv6 addresses", Engine::Dxr.name());
-    assert_said(faults, &[&unknown, &family, full]);
+    assert_messages(faults, &[&unknown, &family, full]);
     assert!(Engine::ALL.into_iter().all(|engine| engine.to_string() == engine.name()));
     let prefixes = ["10.0.0.0/8", "fd00::/7"].map(|text| {
         let (address, length) = text.split_once('/').expect("a slash");
         let address = address.parse().expect("an address");
         AnyPrefix::new(address, length.parse().expect("a length")).expect("a prefix")
     });
-    assert_said(prefixes, &["10.0.0.0/8", "fc00::/7"]);
+    assert_messages(prefixes, &["10.0.0.0/8", "fc00::/7"]);
     let malformed =
         "10.0.0.1/8".parse::<nilometer_router::Prefix<u32>>().map_err(|why| why.to_string());
     let not = "not a prefix: an address, a slash and a length with no bit set behind it";
     assert_eq!(malformed, Err(not.to_owned()));
     let faults =
         [NextHopFault::Full, NextHopFault::Members, NextHopFault::Weight, NextHopFault::Unknown];
-    assert_said(
+    assert_messages(
         faults,
         &[
             "the table of next hops is full; make it with more room",
@@ -59,10 +59,10 @@ fn what_is_said_of_tables_and_routes() {
 }
 
 #[test]
-fn what_is_said_of_those_who_tell_routes() {
+fn messages_about_route_sources() {
     let faults =
         [NetlinkFault::Length, NetlinkFault::Value, NetlinkFault::Prefix, NetlinkFault::Number];
-    assert_said(
+    assert_messages(
         faults,
         &[
             "a netlink length does not fit the bytes",
@@ -71,7 +71,7 @@ fn what_is_said_of_those_who_tell_routes() {
             "a next-hop object without a number",
         ],
     );
-    assert_said(
+    assert_messages(
         [FpmFault::Version(2), FpmFault::Kind(3), FpmFault::Length(4)],
         &[
             "FPM version 2, not 1",
@@ -82,9 +82,9 @@ fn what_is_said_of_those_who_tell_routes() {
 }
 
 #[test]
-fn what_is_said_of_packets_and_filters() {
+fn messages_about_packets_and_filters() {
     use Fault::{Extensions, HeaderChecksum, HeaderLength, Short, TotalLength, Version};
-    assert_said(
+    assert_messages(
         [Short, Version, HeaderLength, HeaderChecksum, TotalLength, Extensions],
         &[
             "the frame ends before its headers do",
@@ -95,7 +95,7 @@ fn what_is_said_of_packets_and_filters() {
             "the extension headers are broken or too many",
         ],
     );
-    assert_said(
+    assert_messages(
         [Refused::BeyondLimit { rules_max: 100 }, Refused::Taken],
         &[
             "the classifier holds rules 0 to 99 only",
@@ -118,9 +118,9 @@ fn what_is_said_of_packets_and_filters() {
 }
 
 #[test]
-fn what_is_said_of_neighbours() {
+fn messages_about_neighbours() {
     use neighbour::Malformed::*;
-    assert_said(
+    assert_messages(
         [Packet, Kind, HopLimit, Checksum, Code, Short, Target, Option, Source, Destination],
         &[
             "not a whole ICMPv6 packet",
@@ -135,7 +135,7 @@ fn what_is_said_of_neighbours() {
             "it may not be sent to this destination",
         ],
     );
-    assert_said(
+    assert_messages(
         neighbour::Reason::ALL,
         &[
             "the next hop does not answer",
@@ -150,7 +150,7 @@ fn what_is_said_of_neighbours() {
         ],
     );
     use AdvertisingError::{Interval, Lifetime, NoLinkLocal, Prefix};
-    assert_said(
+    assert_messages(
         [Interval, Lifetime, Prefix, NoLinkLocal],
         &[
             "interval_max is not from 4 to 1,800 s, or interval_min not from 3 s to three quarters \
@@ -160,7 +160,7 @@ fn what_is_said_of_neighbours() {
             "the port has no link-local address",
         ],
     );
-    assert_said(
+    assert_messages(
         [OwnError::NotHost, OwnError::Length, OwnError::Full, OwnError::Mac],
         &[
             "not an address that one host can have",
@@ -170,7 +170,7 @@ fn what_is_said_of_neighbours() {
         ],
     );
     use neighbour::SettingsError::{Entries, Packets, Requests, Timer, Unresolved};
-    assert_said(
+    assert_messages(
         [Entries, Unresolved, Packets, Requests, Timer],
         &[
             "entries_max is not from 1 to 1,048,576",
@@ -183,9 +183,9 @@ fn what_is_said_of_neighbours() {
 }
 
 #[test]
-fn what_is_said_of_groups() {
+fn messages_about_groups() {
     use multicast::Malformed::*;
-    assert_said(
+    assert_messages(
         [Packet, HopLimit, RouterAlert, Checksum, Kind, Short, Group, Source],
         &[
             "not a whole packet of IGMP or MLD",
@@ -205,7 +205,7 @@ fn what_is_said_of_groups() {
     let fixed = [StaticError::Group, StaticError::Source, StaticError::Full]
         .map(|why| MulticastError::Static(fixed, why));
     let at_most = format!("239.1.2.3: there are {} static groups at most", multicast::STATIC_MAX);
-    assert_said(
+    assert_messages(
         settings.into_iter().chain(fixed).chain([MulticastError::Off]),
         &[
             "robustness or last_member_count is not from 1 to 7",
@@ -221,7 +221,7 @@ fn what_is_said_of_groups() {
 }
 
 #[test]
-fn what_is_said_of_ports() {
+fn messages_about_ports() {
     let errors = [
         PortError::Mtu(67),
         PortError::Mtu6(1_279),
@@ -236,14 +236,14 @@ fn what_is_said_of_ports() {
         "multicast_requests or unicast_requests is 0",
         "multicast is off on the port",
     ];
-    assert_said(errors.clone(), &lines);
-    assert_said(errors.clone().map(Refusal::Port), &lines);
+    assert_messages(errors.clone(), &lines);
+    assert_messages(errors.clone().map(Refusal::Port), &lines);
     let with_port = lines.map(|line| format!("port lan: {line}"));
-    assert_said(
+    assert_messages(
         errors.map(|why| RouterError::Port("lan".to_owned(), why)),
         &with_port.each_ref().map(|x| &x[..]),
     );
-    assert_said(
+    assert_messages(
         [Refusal::NoPort(9), Refusal::Occupied(1), Refusal::Vacant(2), Refusal::Draining(0)],
         &[
             "there is no port 9",

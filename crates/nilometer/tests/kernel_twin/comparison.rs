@@ -5,14 +5,14 @@ use std::fmt::Write;
 use super::rig::Out;
 
 /// An intended difference: it disappears when both sides are seen through this.
-pub struct Meant {
+pub struct IntendedDifference {
     pub why: &'static str,
     through: fn(&mut [u8]),
 }
 
 /// Intended differences, each applied on top of those before it.
-pub const MEANT: [Meant; 4] = [
-    Meant {
+pub const INTENDED: [IntendedDifference; 4] = [
+    IntendedDifference {
         why: "our ICMP errors have no ECN bits (RFC 3168, 5); the kernel leaves one of the original's",
         through: |packet| {
             if is_error(packet, 4) {
@@ -21,7 +21,7 @@ pub const MEANT: [Meant; 4] = [
             }
         },
     },
-    Meant {
+    IntendedDifference {
         why: "our ICMPv6 errors have the class of network control, as those of IPv4 must",
         through: |packet| {
             if is_error(packet, 6) {
@@ -30,7 +30,7 @@ pub const MEANT: [Meant; 4] = [
             }
         },
     },
-    Meant {
+    IntendedDifference {
         why: "our ICMP errors have an address of the port that they leave by (RFC 1812, 4.3.2.4); the \
               kernel's have the packet's destination if that is its own, or in IPv6 that of its own \
               which is most like the sender's (RFC 6724)",
@@ -43,7 +43,7 @@ pub const MEANT: [Meant; 4] = [
             }
         },
     },
-    Meant {
+    IntendedDifference {
         why: "our fragments have the reserved bit of the packet, the kernel's have not",
         through: |packet| {
             if packet[0] >> 4 == 4 {
@@ -77,7 +77,7 @@ const OWN_END: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 pub enum Comparison {
     Same,
     /// Different as intended, for the reason of this number and perhaps those before it.
-    Meant(usize),
+    IntendedDifference(usize),
     Different,
 }
 
@@ -88,13 +88,13 @@ pub fn compare(theirs: &[Out], own: &[Out]) -> Comparison {
     if theirs == own {
         return Comparison::Same;
     }
-    for (number, meant) in MEANT.iter().enumerate() {
+    for (number, intended) in INTENDED.iter().enumerate() {
         for all in [&mut theirs, &mut own] {
-            all.iter_mut().for_each(|(_, packet)| (meant.through)(packet));
+            all.iter_mut().for_each(|(_, packet)| (intended.through)(packet));
             all.sort();
         }
         if theirs == own {
-            return Comparison::Meant(number);
+            return Comparison::IntendedDifference(number);
         }
     }
     Comparison::Different
@@ -122,7 +122,7 @@ fn cleaned(packet: &[u8]) -> Vec<u8> {
 }
 
 /// In words, for classes of differences: side, and for ICMP its type and code.
-pub fn told(out: &[Out]) -> String {
+pub fn canonical(out: &[Out]) -> String {
     let mut words: Vec<String> = out.iter().map(|(side, packet)| kind(*side, packet)).collect();
     words.retain(|word| !is_late(word));
     words.sort();

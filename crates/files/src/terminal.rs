@@ -11,7 +11,7 @@ use std::path::Path;
 /// Prints one line on stderr, with the program's name before it.
 #[macro_export]
 macro_rules! say {
-    ($($words:tt)*) => { $crate::said::line(format_args!($($words)*)) };
+    ($($words:tt)*) => { $crate::terminal::line(format_args!($($words)*)) };
 }
 
 /// Prints one line on stderr, with the program's name before it; whatever it contains, it stays one
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_obeyed_and_the_rest_is_as_it_was() {
-        let said = [
+    fn control_characters_are_escaped_and_other_text_is_unchanged() {
+        let cases = [
             ("a\x1b[31mb\nc", r"a\u{1b}[31mb\nc"),
             ("tab\tcr\rdel\x7f", r"tab\tcr\rdel\u{7f}"),
             ("csi\u{9b}31m", r"csi\u{9b}31m"),
@@ -68,7 +68,7 @@ mod tests {
             ("\u{feff}a\u{2028}b\u{200b}c", r"\u{feff}a\u{2028}b\u{200b}c"),
             ("Grüße, 5 µs – 中文 'x' \\ \"", "Grüße, 5 µs – 中文 'x' \\ \""),
         ];
-        for (text, wanted) in said {
+        for (text, wanted) in cases {
             assert_eq!(plain(text), wanted);
             assert!(!shown(Path::new(text)).to_string().contains(is_unprintable));
         }

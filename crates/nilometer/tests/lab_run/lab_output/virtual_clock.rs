@@ -29,8 +29,8 @@ fn one_result_for_any_number_of_threads_and_any_user() {
     assert_eq!(expected.len(), 64);
     assert_eq!(digest(&run(&room, &["--threads", "2"])), expected);
     assert_ne!(digest(&run(&room, &["--seed", "2"])), expected);
-    let Some(as_nobody) = room.as_nobody() else { return };
-    let ended = as_nobody(&[&VIRTUAL[..], &["--json"]].concat());
+    let Some(as_unprivileged) = room.as_unprivileged() else { return };
+    let ended = as_unprivileged(&[&VIRTUAL[..], &["--json"]].concat());
     assert!(ended.status.success(), "{}", text(&ended.stderr));
     let result: Value = serde_json::from_slice(&ended.stdout).expect("a result");
     assert_eq!(digest(&result), expected, "an ordinary user");
@@ -96,7 +96,7 @@ fn the_meter_agrees_with_the_box_about_every_packet() {
 }
 
 #[test]
-fn two_runs_stand_side_by_side_with_what_chance_alone_gives() {
+fn two_runs_are_compared_with_the_differences_by_chance() {
     let room = Room::new("virtual-pair");
     let played = |out: &str, faults: &str| run(&room, &["--fault", faults, "-o", out]);
     played("first", "delay=5ms,loss=0.01");
@@ -126,12 +126,15 @@ fn two_runs_stand_side_by_side_with_what_chance_alone_gives() {
 }
 
 #[test]
-fn what_is_the_kernels_has_no_virtual_clock() {
+fn kernel_features_are_refused_under_a_virtual_clock() {
     let room = Room::new("virtual-refused");
     let refused = |more: &[&str]| room.refused(&[&VIRTUAL[..], more].concat());
     for dut in ["linux", "frr"] {
-        let said = refused(&["--dut", dut]);
-        assert!(said.contains("no virtual clock") && said.contains("fault or wire"), "{said}");
+        let message = refused(&["--dut", dut]);
+        assert!(
+            message.contains("no virtual clock") && message.contains("fault or wire"),
+            "{message}"
+        );
     }
     assert!(refused(&["--congestion", "vegas"]).contains("cubic, reno, bbr"));
 }

@@ -24,7 +24,7 @@
 //! oldest of those were displaced, each newcomer would take the place of the one to be answered next, and
 //! no request would be answered. Where all [`PROVEN_MAX`] are being answered a newcomer must retry. Where
 //! there is no token any user of the machine counts as proven, and nothing more is promised there; the
-//! socket has a crowd, a thread and places of its own.
+//! socket has a table, a thread and places of its own.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -76,7 +76,7 @@ impl Ended {
 
 /// What a door has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CrowdCounts {
+pub struct ConnectionTableCounts {
     /// Connections that came.
     pub came: u64,
     /// Those that are open.
@@ -87,19 +87,19 @@ pub struct CrowdCounts {
 
 /// The connections of a door.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct ConnectionTable {
     inner: Mutex<Inner>,
     /// Counts the bytes that move, piece by piece: which of two connections moved last.
     moves: AtomicU64,
 }
 
-/// The crowds of a router's doors.
+/// The connection tables of a router's doors.
 #[derive(Debug, Default)]
-pub struct Crowds {
+pub struct ConnectionTables {
     /// At the owner's socket.
-    pub unix: Arc<Crowd>,
+    pub unix: Arc<ConnectionTable>,
     /// At the TCP address.
-    pub tcp: Arc<Crowd>,
+    pub tcp: Arc<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
@@ -158,13 +158,13 @@ impl Life {
 /// A connection's place, which it has until this value goes.
 #[derive(Debug)]
 pub struct Place {
-    crowd: Arc<Crowd>,
+    connection_table: Arc<ConnectionTable>,
     number: u64,
     /// The state that its parts share.
     pub life: Arc<Life>,
 }
 
-impl Crowd {
+impl ConnectionTable {
     /// A place for a newcomer, by its address where it has one; one that comes by the owner's socket has
     /// none, and nothing to prove. Another loses its place where there is no room.
     pub fn enter(self: &Arc<Self>, from: Option<IpAddr>) -> Place {
@@ -186,7 +186,7 @@ impl Crowd {
             }
         }
         drop(inner);
-        Place { crowd: Arc::clone(self), number, life }
+        Place { connection_table: Arc::clone(self), number, life }
     }
 
     /// Notes that bytes of a connection have moved.
@@ -195,10 +195,10 @@ impl Crowd {
     }
 
     /// What became of all that came.
-    pub fn counts(&self) -> CrowdCounts {
+    pub fn counts(&self) -> ConnectionTableCounts {
         let inner = self.lock();
         let gone: u64 = inner.ended.iter().sum();
-        CrowdCounts { came: inner.came, open: inner.came - gone, ended: inner.ended }
+        ConnectionTableCounts { came: inner.came, open: inner.came - gone, ended: inner.ended }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -254,7 +254,7 @@ impl Place {
         if self.life.is_proven() {
             return true;
         }
-        let mut inner = self.crowd.lock();
+        let mut inner = self.connection_table.lock();
         match inner.unproven.iter().position(|held| held.number == self.number) {
             Some(place) => {
                 let held = inner.unproven.remove(place);
@@ -272,7 +272,7 @@ impl Place {
 
     /// Notes that bytes have moved.
     pub fn moved(&self) {
-        self.crowd.moved(&self.life);
+        self.connection_table.moved(&self.life);
     }
 }
 
@@ -287,7 +287,7 @@ impl Drop for Busy<'_> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut inner = self.crowd.lock();
+        let mut inner = self.connection_table.lock();
         inner.unproven.retain(|held| held.number != self.number);
         inner.proven.retain(|held| held.number != self.number);
         inner.ended[self.life.ended() as usize] += 1;
@@ -310,72 +310,74 @@ mod tests {
 
     #[test]
     fn one_address_displaces_its_own_and_leaves_others_alone() {
-        let crowd = Arc::new(Crowd::default());
-        let owner = crowd.enter(address(1));
-        let strangers: Vec<Place> = (0..1_000).map(|_| crowd.enter(address(2))).collect();
+        let connection_table = Arc::new(ConnectionTable::default());
+        let owner = connection_table.enter(address(1));
+        let strangers: Vec<Place> =
+            (0..1_000).map(|_| connection_table.enter(address(2))).collect();
         assert!(stays(&owner));
         let left = strangers.iter().filter(|place| stays(place)).count();
         assert_eq!(left, UNPROVEN_OF_ONE_MAX);
         assert!(strangers.iter().rev().take(left).all(stays), "the newest stay");
         // From many addresses: the one with the most connections gives way, among equals the oldest.
-        let many: Vec<Place> = (3..103).map(|last| crowd.enter(address(last))).collect();
+        let many: Vec<Place> = (3..103).map(|last| connection_table.enter(address(last))).collect();
         assert_eq!(strangers.iter().filter(|place| stays(place)).count(), 0);
         assert_eq!(many.iter().filter(|place| stays(place)).count(), UNPROVEN_MAX);
         assert!(!stays(&owner), "all have one, and the owner's is the oldest");
-        let counts = crowd.counts();
+        let counts = connection_table.counts();
         assert_eq!((counts.came, counts.open), (1_101, 1_101));
         drop((owner, strangers, many));
-        let counts = crowd.counts();
+        let counts = connection_table.counts();
         assert_eq!((counts.open, counts.ended[Ended::Displaced as usize]), (0, 1_101 - 64));
     }
 
     #[test]
     fn strangers_never_have_the_places_of_the_proven() {
-        let crowd = Arc::new(Crowd::default());
-        let owners: Vec<Place> = (0..PROVEN_MAX).map(|_| crowd.enter(address(1))).collect();
+        let connection_table = Arc::new(ConnectionTable::default());
+        let owners: Vec<Place> =
+            (0..PROVEN_MAX).map(|_| connection_table.enter(address(1))).collect();
         let half = owners.iter().filter(|owner| owner.prove()).count();
         // (Half of them had lost their places before they could.)
         let proven: Vec<&Place> = owners.iter().filter(|place| place.life.is_proven()).collect();
         assert_eq!((proven.len(), half), (UNPROVEN_OF_ONE_MAX, UNPROVEN_OF_ONE_MAX));
-        let strangers: Vec<Place> = (0..500).map(|_| crowd.enter(address(1))).collect();
+        let strangers: Vec<Place> = (0..500).map(|_| connection_table.enter(address(1))).collect();
         assert!(proven.iter().all(|place| stays(place)));
         drop(strangers);
-        assert!(crowd.lock().unproven.is_empty());
+        assert!(connection_table.lock().unproven.is_empty());
     }
 
     #[test]
     fn of_the_proven_the_one_goes_that_moved_nothing_for_the_longest() {
-        let crowd = Arc::new(Crowd::default());
-        let all: Vec<Place> = (0..PROVEN_MAX).map(|_| crowd.enter(None)).collect();
+        let connection_table = Arc::new(ConnectionTable::default());
+        let all: Vec<Place> = (0..PROVEN_MAX).map(|_| connection_table.enter(None)).collect();
         let _busy = all[3].busy();
         all.iter().filter(|place| ![3, 7].contains(&place.number)).for_each(Place::moved);
         let gone = || all.iter().filter(|it| !stays(it)).map(|it| it.number).collect::<Vec<_>>();
-        let _one = crowd.enter(None);
+        let _one = connection_table.enter(None);
         assert_eq!(gone(), [7]);
         // What we let wait is not idle.
-        let _two = crowd.enter(None);
+        let _two = connection_table.enter(None);
         assert_eq!(gone(), [0, 7]);
     }
 
     #[test]
-    fn whoever_is_being_answered_keeps_the_place() {
-        let crowd = Arc::new(Crowd::default());
-        let all: Vec<Place> = (0..PROVEN_MAX).map(|_| crowd.enter(None)).collect();
+    fn a_connection_being_answered_keeps_its_place() {
+        let connection_table = Arc::new(ConnectionTable::default());
+        let all: Vec<Place> = (0..PROVEN_MAX).map(|_| connection_table.enter(None)).collect();
         let busy: Vec<Busy<'_>> = all.iter().map(Place::busy).collect();
-        let late = crowd.enter(address(1));
+        let late = connection_table.enter(address(1));
         assert!(!late.prove() && all.iter().all(stays));
         drop(busy);
-        let next = crowd.enter(address(1));
+        let next = connection_table.enter(address(1));
         assert!(next.prove() && next.prove());
         assert_eq!(all.iter().filter(|place| !stays(place)).count(), 1);
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
-        let crowd = Arc::new(Crowd::default());
+        let connection_table = Arc::new(ConnectionTable::default());
         let enter = |last: u16| {
             let host = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, last);
-            crowd.enter(Some(host.into()))
+            connection_table.enter(Some(host.into()))
         };
         let all: Vec<Place> = (0..100).map(enter).collect();
         assert_eq!(all.iter().filter(|place| stays(place)).count(), UNPROVEN_OF_ONE_MAX);

@@ -20,20 +20,20 @@ pub const OTHERS_MAX: usize = 1 << 16;
 
 /// What the reverse path tests know in addition to the forwarding table of a family.
 #[derive(Debug)]
-pub struct WaysBack<A> {
+pub struct ReversePaths<A> {
     default: Option<NextHop>,
     /// By length of the prefix.
     others: BTreeMap<u32, BTreeMap<A, (NextHop, Vec<u16>)>>,
     prefixes: usize,
 }
 
-impl<A> Default for WaysBack<A> {
-    fn default() -> WaysBack<A> {
-        WaysBack { default: None, others: BTreeMap::new(), prefixes: 0 }
+impl<A> Default for ReversePaths<A> {
+    fn default() -> ReversePaths<A> {
+        ReversePaths { default: None, others: BTreeMap::new(), prefixes: 0 }
     }
 }
 
-impl<A: Address> WaysBack<A> {
+impl<A: Address> ReversePaths<A> {
     /// The route for addresses that the forwarding table does not know, if there is one. It takes
     /// effect at once.
     pub fn set_default(&mut self, next: Option<NextHop>) {
@@ -92,9 +92,9 @@ mod tests {
     use nilometer_stat::Rng;
 
     #[test]
-    fn the_longest_prefix_with_others_is_asked() {
+    fn the_longest_prefix_with_other_ports_is_used() {
         let mut rng = Rng::new(3, u32::from_be_bytes(*b"back"), 0);
-        let mut ways = WaysBack::<u32>::default();
+        let mut ways = ReversePaths::<u32>::default();
         let mut twin: Vec<(Prefix<u32>, NextHop, Vec<u16>)> = Vec::new();
         for round in 0..20_000 {
             let address = rng.next_u64() as u32 & 0x0f0f_0000;
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_full_list_of_other_ports_refuses_new_prefixes_and_changes_old_ones() {
-        let mut ways = WaysBack::<u32>::default();
+        let mut ways = ReversePaths::<u32>::default();
         let prefix = |number: u32| Prefix::new(number << 8, 24).expect("in range");
         for number in 0..OTHERS_MAX as u32 {
             assert_eq!(ways.set_others(prefix(number), NextHop(1), &[1]), Ok(()));

@@ -27,7 +27,7 @@ pub(super) const ROUND_TRIPS_MAX: usize = 1 << 22;
 
 /// Information besides flow records.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Beside {
+pub struct Supplement {
     /// Packets and bytes in bins of time.
     pub(super) series: PacketSeries,
     /// Round trips by the openings of connections.
@@ -59,7 +59,7 @@ impl From<(Vec<RoundTrip>, u64)> for Kept {
     }
 }
 
-impl Beside {
+impl Supplement {
     /// Counts repairs of records.
     pub(super) fn note_screened(&mut self, counts: &RepairCounts) {
         for (reason, times) in counts.met() {
@@ -87,7 +87,7 @@ impl Beside {
     }
 
     /// Adds the information of another input.
-    pub(super) fn merge(&mut self, more: Beside) {
+    pub(super) fn merge(&mut self, more: Supplement) {
         self.series.merge(&more.series);
         self.openings.merge(more.openings);
         self.echoes.merge(more.echoes);
@@ -157,7 +157,7 @@ impl WrittenRoundTrips {
 
 impl PartMark {
     /// The mark of a part that was made from `inputs`.
-    pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Beside) -> PartMark {
+    pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Supplement) -> PartMark {
         PartMark {
             format: PART.to_owned(),
             inputs: inputs.to_vec(),
@@ -188,8 +188,8 @@ impl PartMark {
     }
 
     /// The information besides the records of the part.
-    pub(super) fn beside(&self) -> Beside {
-        Beside {
+    pub(super) fn beside(&self) -> Supplement {
+        Supplement {
             series: self.series.clone(),
             openings: self.openings.kept(),
             echoes: self.echoes.kept(),
@@ -202,8 +202,8 @@ impl PartMark {
 mod tests {
     use super::*;
 
-    fn some(of: u8) -> Beside {
-        let mut beside = Beside::default();
+    fn some(of: u8) -> Supplement {
+        let mut beside = Supplement::default();
         beside.openings.beyond = of.into();
         beside.echoes.trips.push(RoundTrip {
             client: [198, 18, 0, of].into(),

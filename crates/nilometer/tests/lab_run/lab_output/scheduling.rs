@@ -33,7 +33,7 @@ fn of_all(class: &str, granted: bool) -> Vec<(&str, &str, bool)> {
 }
 
 #[test]
-fn what_is_timed_goes_first_where_the_system_allows_it() {
+fn timed_threads_run_in_the_real_time_class_where_permitted() {
     if !privileged("scheduling classes of a run") {
         return;
     }
@@ -83,7 +83,7 @@ fn real_time_threads(pid: u32) -> Vec<(u32, u64)> {
 
 /// Guard, router, client and server, and each of them works.
 #[test]
-fn threads_that_work_are_those_that_go_first() {
+fn the_real_time_threads_are_those_that_work() {
     if !privileged("the threads of a run") {
         return;
     }
@@ -106,13 +106,13 @@ fn threads_that_work_are_those_that_go_first() {
 
 /// An ordinary user has a user namespace, in which no thread may go first.
 #[test]
-fn a_run_whose_threads_may_not_go_first_goes_on_and_says_so() {
+fn a_run_without_real_time_priority_continues_with_a_warning() {
     let room = Room::new("refused");
-    let Some(as_nobody) = room.as_nobody() else { return };
-    let doctor = as_nobody(&["doctor"]);
-    let said = text(&doctor.stdout);
-    assert!(said.contains("the ordinary class alone"), "{said}");
-    let run = as_nobody(&SHORT);
+    let Some(as_unprivileged) = room.as_unprivileged() else { return };
+    let doctor = as_unprivileged(&["doctor"]);
+    let report = text(&doctor.stdout);
+    assert!(report.contains("the ordinary class alone"), "{report}");
+    let run = as_unprivileged(&SHORT);
     if run.status.code() == Some(2) && text(&run.stderr).contains("sudo") {
         println!("skipped: a lab of an ordinary user: {}", text(&run.stderr).trim());
         return;

@@ -101,7 +101,7 @@ fn a_copy_has_the_handshakes_and_the_courses_of_its_original() {
 }
 
 #[test]
-fn round_trips_that_nobody_saw_or_that_another_path_would_change_are_refused() {
+fn unobserved_round_trips_and_those_beside_another_path_are_refused() {
     let room = Room::new("round-trips-refused");
     let capture = original(&room);
     // A model of before there were round trips in it.

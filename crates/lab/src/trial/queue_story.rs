@@ -38,8 +38,8 @@ fn waiting(backlog: &Backlog) -> Waiting {
 fn link(queue: &QueueOutcome) -> String {
     let rate = queue.rate_bps.and_then(Rate::new).map(rate_text);
     let delay = (queue.delay_ns > 0).then(|| format!("{} longer", time_ns(queue.delay_ns as f64)));
-    let said: Vec<String> = rate.into_iter().chain(delay).collect();
-    said.join(", ")
+    let parts: Vec<String> = rate.into_iter().chain(delay).collect();
+    parts.join(", ")
 }
 
 /// So few steps that a page can draw them: neighbours are joined, their peak kept.

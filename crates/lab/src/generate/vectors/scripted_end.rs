@@ -54,7 +54,7 @@ struct Unsent {
 }
 
 /// One end of an open connection.
-pub(super) struct Talk<'a> {
+pub(super) struct ScriptedEnd<'a> {
     pub socket: Socket,
     /// Its number among those of the loop's owner.
     pub owner: u32,
@@ -81,7 +81,7 @@ pub(super) struct Talk<'a> {
     is_deaf: bool,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> ScriptedEnd<'a> {
     /// A connection that begins now: which a client has begun to make, or a server has accepted.
     pub fn new(
         socket: Socket,
@@ -89,8 +89,8 @@ impl<'a> Talk<'a> {
         script: &'a Script,
         side: Side,
         now_ns: u64,
-    ) -> Talk<'a> {
-        Talk {
+    ) -> ScriptedEnd<'a> {
+        ScriptedEnd {
             socket,
             owner,
             local_port: 0,

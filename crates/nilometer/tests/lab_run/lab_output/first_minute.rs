@@ -168,7 +168,7 @@ fn export(protocol: u8) -> Vec<u8> {
 }
 
 #[test]
-fn records_that_no_lab_plays_are_refused_with_what_they_are() {
+fn records_that_no_lab_plays_are_refused_with_their_kinds() {
     let room = Room::new("records");
     room.write("udp.nf5", export(UDP));
     room.write("udp.pcap", ethernet(&datagrams(2_055, 1, &export(UDP))));
@@ -199,8 +199,8 @@ fn exports_beside_other_packets_are_found_and_offered() {
     assert_eq!(offered.len(), 1, "{warnings:?}");
     assert!(offer[1..].iter().all(|word| offered[0].contains(word)), "{offered:?}");
     let output = room.run(&["flows", "mixed.pcap"]);
-    let said = text(&output.stderr);
-    assert!(offer.iter().all(|word| said.contains(word)), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(offer.iter().all(|word| stderr.contains(word)), "{stderr}");
     room.done(&["flows", "mixed.pcap", "--from", "exports", "-o", "records.parquet"]);
     let (flows, _) = planned(&inputs(&[room.path("records.parquet")])).expect("they are played");
     assert!(flows > 0);
@@ -299,24 +299,24 @@ fn inputs_whose_private_addresses_collide_are_named() {
 }
 
 #[test]
-fn more_time_than_there_is_is_told() {
+fn a_duration_beyond_the_input_is_warned_of() {
     let room = Room::new("longer");
     room.write("short.pcap", ethernet(&web(20)));
-    let asked = |config: LabConfig| {
+    let warning = |config: LabConfig| {
         let (_, warnings) = planned(&config).expect("it is played");
         warnings.into_iter().find(|line| line.contains("played to its end"))
     };
     let short = inputs(&[room.path("short.pcap")]);
-    let line = asked(LabConfig { duration_s: Some(30.0), ..short.clone() }).expect("too long");
+    let line = warning(LabConfig { duration_s: Some(30.0), ..short.clone() }).expect("too long");
     assert!(line.contains("--duration asks for 30.0 s") && line.contains("lasts 1.9 s"), "{line}");
     let part = Some("1+20".parse().expect("a part"));
-    let line = asked(LabConfig { part, ..short.clone() }).expect("too long");
+    let line = warning(LabConfig { part, ..short.clone() }).expect("too long");
     assert!(line.contains("--part asks for 21.0 s"), "{line}");
     let laws = LabConfig { duration_s: Some(900.0), ..LabConfig::default() };
     let laws = LabConfig { model: harpoon(), ..laws };
-    assert!(asked(laws).expect("too long").contains("--duration asks for 900.0 s"));
+    assert!(warning(laws).expect("too long").contains("--duration asks for 900.0 s"));
     for enough in [Some(1.0), Some(2.0), None] {
-        assert_eq!(asked(LabConfig { duration_s: enough, ..short.clone() }), None);
+        assert_eq!(warning(LabConfig { duration_s: enough, ..short.clone() }), None);
     }
 }
 
@@ -335,11 +335,14 @@ fn a_capture_in_the_place_of_a_configuration_is_recognised() {
     for line in ["--config x.pcap", "x.toml", "--model x.pcap", "--router x.pcap", "--config x.nf5"]
     {
         let words: Vec<&str> = ["lab", "run"].into_iter().chain(line.split(' ')).collect();
-        let said = room.refused(&words);
+        let stderr = room.refused(&words);
         let name = line.rsplit(' ').next().expect("a name");
         let kind = if name == "x.nf5" { "a file of flow exports" } else { "a capture (pcap)" };
-        assert!(said.contains(&format!("{name}: this is {kind}, and no ")), "{line}: {said}");
-        assert!(said.contains(&format!("`nilometer lab run --input {name}`")), "{line}: {said}");
+        assert!(stderr.contains(&format!("{name}: this is {kind}, and no ")), "{line}: {stderr}");
+        assert!(
+            stderr.contains(&format!("`nilometer lab run --input {name}`")),
+            "{line}: {stderr}"
+        );
     }
     // A configuration is recognised, whatever the ending of its name.
     room.write("lab.conf", "sed = 1\n");
@@ -351,7 +354,7 @@ fn a_capture_in_the_place_of_a_configuration_is_recognised() {
 
 /// Captures are read twice; records may come through a pipe.
 #[test]
-fn a_capture_through_a_pipe_is_refused_with_what_to_do() {
+fn a_capture_through_a_pipe_is_refused_with_a_remedy() {
     if !privileged("captures through pipes") {
         return;
     }
@@ -367,13 +370,13 @@ fn a_capture_through_a_pipe_is_refused_with_what_to_do() {
     };
     let good = talk(3, |_| 500, true);
     for name in ["-", "/dev/stdin"] {
-        let (status, said) = piped(&good, &[name]);
-        assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+        let (status, stderr) = piped(&good, &[name]);
+        assert_eq!((status, stderr.lines().count()), (Some(2), 1), "{stderr}");
         for word in [name, "a pipe can be read once", "> capture.pcap", "--fit"] {
-            assert!(said.contains(word), "{word}: {said}");
+            assert!(stderr.contains(word), "{word}: {stderr}");
         }
         // Records are read, and these hold no TCP.
-        let (status, said) = piped(&export(UDP), &[name]);
-        assert!(status == Some(2) && said.contains("no TCP among 20 flows"), "{said}");
+        let (status, stderr) = piped(&export(UDP), &[name]);
+        assert!(status == Some(2) && stderr.contains("no TCP among 20 flows"), "{stderr}");
     }
 }

@@ -146,7 +146,7 @@ fn a_path_and_a_fault_box_have_chances_of_their_own() {
 }
 
 #[test]
-fn a_path_that_says_nothing_or_names_what_is_not_there_is_refused() {
+fn an_empty_path_and_a_missing_trace_are_refused() {
     let room = Room::new("path-refused");
     let line = room.refused(&["lab", "run", "--path", ""]);
     assert!(line.contains("[path] says nothing to do"), "{line}");

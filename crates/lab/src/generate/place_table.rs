@@ -32,17 +32,17 @@ struct Seat {
 
 /// The holders of all taken places.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct PlaceTable {
     by_holder: HashMap<Prefix, u32>,
     lists: Vec<Members>,
     free_lists: Vec<u32>,
     seats: Vec<Seat>,
 }
 
-impl Crowd {
-    /// An empty crowd.
-    pub fn new() -> Crowd {
-        Crowd::default()
+impl PlaceTable {
+    /// An empty table.
+    pub fn new() -> PlaceTable {
+        PlaceTable::default()
     }
 
     /// How many places `holder` has.
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_map_of_places() {
-        let mut crowd = Crowd::new();
+        let mut place_table = PlaceTable::new();
         let mut twin: BTreeMap<u32, Prefix> = BTreeMap::new();
         let mut rng = Rng::new(3, 0, 0);
         for _ in 0..20_000 {
@@ -118,16 +118,16 @@ mod tests {
             let most_of = (chance >> 50) % 7;
             let holder = holder((most_of * most_of / 8) as u8);
             match twin.remove(&place) {
-                Some(_) => crowd.leave(place),
+                Some(_) => place_table.leave(place),
                 None => {
-                    crowd.enter(place, holder);
+                    place_table.enter(place, holder);
                     twin.insert(place, holder);
                 }
             }
             let count = |holder| twin.values().filter(|&&other| other == holder).count();
             let most = twin.values().map(|&holder| count(holder)).max().unwrap_or(0);
-            assert_eq!(crowd.count(holder), count(holder));
-            let offered = crowd.in_favour_of(holder);
+            assert_eq!(place_table.count(holder), count(holder));
+            let offered = place_table.in_favour_of(holder);
             assert_eq!(offered.is_empty(), most < count(holder) + 2, "{twin:?}");
             for place in offered {
                 assert_eq!(count(twin[place]), most, "only the address with most makes room");
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn an_address_gives_way_until_all_have_the_same() {
         let [greedy, modest] = [holder(1), holder(2)];
-        let mut crowd = Crowd::new();
-        (0..100).for_each(|place| crowd.enter(place, greedy));
-        while let Some(&place) = crowd.in_favour_of(modest).first() {
-            crowd.leave(place);
-            crowd.enter(place, modest);
+        let mut place_table = PlaceTable::new();
+        (0..100).for_each(|place| place_table.enter(place, greedy));
+        while let Some(&place) = place_table.in_favour_of(modest).first() {
+            place_table.leave(place);
+            place_table.enter(place, modest);
         }
-        assert_eq!((crowd.count(greedy), crowd.count(modest)), (50, 50));
+        assert_eq!((place_table.count(greedy), place_table.count(modest)), (50, 50));
     }
 }

@@ -10,8 +10,8 @@ use nilometer_wire::Time;
 
 use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets, PathDelay};
+use super::queue_story;
 use super::router::RouterSeen;
-use super::told_queues;
 use nilometer_report::story::{
     self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, Paths, Percentiles, Ranks,
     SizeClass, Story, Trait,
@@ -25,7 +25,7 @@ const POINTS: usize = 600;
 const DEVIATE_95: f64 = 1.645;
 
 /// The sources of the story, besides the outcome.
-pub struct Told<'a> {
+pub struct StorySources<'a> {
     /// The model as performed.
     pub model: &'a TrafficModel,
     /// The plan.
@@ -43,13 +43,13 @@ pub struct Told<'a> {
 }
 
 /// Fills everything of the story that numbers fill; header, machine and files are the run's.
-pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
+pub fn compose(outcome: &Outcome, sources: &StorySources<'_>) -> Story {
     Story {
         warnings: outcome.warnings.clone(),
-        coverage: coverage(told.model, told.plan.is_joint),
-        intervals: intervals(outcome, told.model),
-        seconds: seconds(told.sighted),
-        execution: execution(outcome, told.lateness_ns),
+        coverage: coverage(sources.model, sources.plan.is_joint),
+        intervals: intervals(outcome, sources.model),
+        seconds: seconds(sources.sighted),
+        execution: execution(outcome, sources.lateness_ns),
         fidelity: match outcome.execution.laws.is_empty() {
             true => outcome.fidelity.iter().map(figure).collect(),
             false => outcome.execution.laws.iter().map(figure).collect(),
@@ -57,15 +57,15 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         likeness: outcome.likeness.clone(),
         played: outcome.coverage.map(|coverage| coverage.bytes),
         sessions_off: sessions_off(&outcome.intervals),
-        file_size: sizes(told),
-        inter_connection: gaps(&told.measured.gaps, &told.plan.gaps),
+        file_size: sizes(sources),
+        inter_connection: gaps(&sources.measured.gaps, &sources.plan.gaps),
         source_rank: ranks(
-            &told.measured.source_uses,
-            &told.model.sources.shares(told.plan.ranks.0),
+            &sources.measured.source_uses,
+            &sources.model.sources.shares(sources.plan.ranks.0),
         ),
         destination_rank: ranks(
-            &told.measured.destination_uses,
-            &told.model.destinations.shares(told.plan.ranks.1),
+            &sources.measured.destination_uses,
+            &sources.model.destinations.shares(sources.plan.ranks.1),
         ),
         packets: outcome.packets,
         paths: outcome.router.as_ref().map(|router| {
@@ -75,10 +75,10 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         delay_ns: outcome.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
         delay_by_path: outcome.delay_by_path.iter().map(path_delay).collect(),
-        directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
-        size_classes: size_classes(&told.sighted.delays, told.wire.map(|wire| &wire.delays)),
-        queues: told.router.map(told_queues::queues).unwrap_or_default(),
-        losses: outcome.router.as_ref().map(told_queues::losses),
+        directions: Direction::ALL.map(|way| direction(outcome, sources, way)).to_vec(),
+        size_classes: size_classes(&sources.sighted.delays, sources.wire.map(|wire| &wire.delays)),
+        queues: sources.router.map(queue_story::queues).unwrap_or_default(),
+        losses: outcome.router.as_ref().map(queue_story::losses),
         ..Story::default()
     }
 }
@@ -117,7 +117,7 @@ pub fn performed_octets(coverage: &model::Coverage, is_joint: bool) -> u64 {
 
 fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
     let both = outcome.intervals.iter().zip(&model.intervals);
-    both.map(|(made, asked): (&IntervalOutcome, _)| story::Interval {
+    both.map(|(made, target): (&IntervalOutcome, _)| story::Interval {
         start_s: made.start_s,
         end_s: made.end_s,
         bytes_target: made.bytes_target,
@@ -129,7 +129,7 @@ fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
         packets: made.connection_packets,
         ip_bytes: made.connection_ip_bytes,
         packets_captured: match made.connection_packets_target {
-            None => (!outcome.synthetic).then_some(asked.packets),
+            None => (!outcome.synthetic).then_some(target.packets),
             known => known,
         },
         ip_bytes_captured: made.connection_ip_bytes_target,
@@ -139,9 +139,9 @@ fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
 
 /// The sum of what intervals are off in active sessions, as a share of the requested sessions.
 fn sessions_off(intervals: &[IntervalOutcome]) -> Option<f64> {
-    let asked: f64 = intervals.iter().map(|interval| interval.sessions_target).sum();
+    let target: f64 = intervals.iter().map(|interval| interval.sessions_target).sum();
     let off = |made: &IntervalOutcome| (made.sessions_generated - made.sessions_target).abs();
-    (asked > 0.0).then(|| intervals.iter().map(off).sum::<f64>() / asked)
+    (target > 0.0).then(|| intervals.iter().map(off).sum::<f64>() / target)
 }
 
 fn seconds(sighted: &Sighted) -> Vec<story::Second> {
@@ -241,10 +241,10 @@ fn law_curve(law: &Empirical, at: &[f64]) -> Curve {
     at.iter().map(|&x| [x, law.cdf(x)]).collect()
 }
 
-fn sizes(told: &Told<'_>) -> Comparison {
-    let mut sorted = told.measured.sizes.clone();
+fn sizes(sources: &StorySources<'_>) -> Comparison {
+    let mut sorted = sources.measured.sizes.clone();
     sorted.sort_by(f64::total_cmp);
-    let law = &told.plan.file_size;
+    let law = &sources.plan.file_size;
     let at = common_grid(&sorted, law);
     Comparison {
         model: law_curve(law, &at),
@@ -327,18 +327,18 @@ fn percentiles(delay: &Delay) -> Percentiles {
     }
 }
 
-fn direction(outcome: &Outcome, told: &Told<'_>, way: Direction) -> story::Direction {
+fn direction(outcome: &Outcome, sources: &StorySources<'_>, way: Direction) -> story::Direction {
     let made = &outcome.directions[way.index()];
     let cdf = |delays: &Delays| delay_cdf(&delays.histogram(Some(way)));
     story::Direction {
         name: made.name.replace('_', " "),
         packets: made.packets,
-        ip_bytes: told.sighted.entered_bytes[way.index()],
+        ip_bytes: sources.sighted.entered_bytes[way.index()],
         delay_ns: made.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: made.wire_delay_ns.as_ref().map(percentiles),
-        delay_cdf: cdf(&told.sighted.delays),
-        wire_delay_cdf: told.wire.map(|wire| cdf(&wire.delays)).unwrap_or_default(),
-        seconds: delay_seconds(&told.sighted.delays, way),
+        delay_cdf: cdf(&sources.sighted.delays),
+        wire_delay_cdf: sources.wire.map(|wire| cdf(&wire.delays)).unwrap_or_default(),
+        seconds: delay_seconds(&sources.sighted.delays, way),
     }
 }
 
@@ -431,7 +431,7 @@ mod tests {
     /// Ten minutes are kept by the second; longer runs have steps of several seconds, the first of
     /// which begins before the traffic.
     #[test]
-    fn of_long_runs_steps_are_told_with_their_length() {
+    fn long_runs_have_longer_steps_with_their_length() {
         const SECOND_NS: u64 = 1_000_000_000;
         let of = |config: DelayConfig, last_s: u64| {
             let mut delays = Delays::new(config);
@@ -447,8 +447,8 @@ mod tests {
                     reordered: false,
                 });
             }
-            let told = delay_seconds(&delays, Direction::ClientToServer);
-            told.iter().map(|step| (step.start_s, step.length_s, step.lost)).collect::<Vec<_>>()
+            let sources = delay_seconds(&delays, Direction::ClientToServer);
+            sources.iter().map(|step| (step.start_s, step.length_s, step.lost)).collect::<Vec<_>>()
         };
         let few = DelayConfig { intervals_max: 8, ..DelayConfig::default() };
         assert_eq!(of(DelayConfig::default(), 3), [(0.0, 1.0, 1), (1.0, 1.0, 1), (2.0, 1.0, 1)]);

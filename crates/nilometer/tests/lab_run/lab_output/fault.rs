@@ -281,7 +281,7 @@ fn excess_ns(ways: &[Way; 2]) -> (i64, i64, usize) {
 }
 
 #[test]
-fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
+fn the_meter_finds_losses_and_duplicates_of_the_fault_box() {
     if !privileged("a run through the fault box") {
         return;
     }
@@ -306,7 +306,7 @@ fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
 }
 
 #[test]
-fn what_the_fault_box_corrupts_is_metered_as_corrupted() {
+fn packets_corrupted_by_the_fault_box_are_metered_as_corrupted() {
     if !privileged("a run through the fault box") {
         return;
     }

@@ -51,7 +51,7 @@ fn all_are_accounted_for(result: &Value) {
 }
 
 #[test]
-fn simulated_hosts_carry_what_the_kernels_carry() {
+fn simulated_hosts_carry_the_same_bytes_as_the_kernels() {
     if !privileged("simulated hosts beside the kernel's") {
         return;
     }
@@ -101,7 +101,7 @@ fn whole_connections_of_the_sample_are_performed_and_repeated() {
 }
 
 #[test]
-fn every_stack_recovers_what_a_fault_box_loses() {
+fn every_stack_recovers_from_losses_of_a_fault_box() {
     if !privileged("simulated hosts through a fault box") {
         return;
     }
@@ -131,15 +131,18 @@ fn every_stack_recovers_what_a_fault_box_loses() {
 }
 
 #[test]
-fn what_simulated_hosts_cannot_do_is_refused_in_a_line() {
+fn options_unsupported_by_simulated_hosts_are_refused_in_one_line() {
     let room = Room::new("simulated-refused");
     let refused = |more: &[&str]| room.refused(&[&["lab", "run"], more].concat());
-    let said = refused(&["--hosts", "simulated", "--congestion", "vegas"]);
-    assert!(said.contains("`vegas`") && said.contains("newreno, sack or fulltcp"), "{said}");
+    let message = refused(&["--hosts", "simulated", "--congestion", "vegas"]);
+    assert!(
+        message.contains("`vegas`") && message.contains("newreno, sack or fulltcp"),
+        "{message}"
+    );
     assert!(refused(&["--hosts", "many"]).contains("kernel"));
     let external = ["--dut", "external", "--client-interface", "a", "--server-interface", "b"];
-    let said = refused(&[&external[..], &["--hosts", "simulated"]].concat());
-    assert!(said.contains("ARP") && said.contains("--hosts kernel"), "{said}");
+    let message = refused(&[&external[..], &["--hosts", "simulated"]].concat());
+    assert!(message.contains("ARP") && message.contains("--hosts kernel"), "{message}");
     assert!(refused(&["--replay-hosts"]).contains("--hosts simulated"));
     assert!(refused(&["--clock", "virtual", "--hosts", "kernel"]).contains("virtual clock"));
 }
