@@ -426,7 +426,7 @@ mod tests {
             message,
             [
                 "the device looped from 3.000 s on: a packet left 11 times (to the servers)",
-                "the device duplicated from 3.000 s on: 30 further copies (to the servers)",
+                "the device duplicated from 3.000 s on: 30 extra copies (to the servers)",
                 "the device corrupted from 1.700 s on: 1 packets (to the servers)",
                 "the device reordered from 2.501 s on: 1499 packets (to the servers)",
                 "the device looped from 1.234 s on: it sent 1 packets back to where they came from \

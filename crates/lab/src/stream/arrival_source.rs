@@ -3,7 +3,6 @@
 use anyhow::Result;
 use nilometer_linux::stamp::{Arrival, Arrivals};
 
-use super::checks::MachineSeen;
 use super::remote::{ClockSeen, RemoteArrivals};
 
 /// The arrivals of one stream.
@@ -24,7 +23,7 @@ impl ArrivalSource {
     pub fn described(&self) -> &str {
         match self {
             ArrivalSource::Here(arrivals) => arrivals.described(),
-            ArrivalSource::Elsewhere(arrivals) => arrivals.described(),
+            ArrivalSource::Elsewhere(arrivals) => arrivals.stamped_by(),
         }
     }
 
@@ -42,11 +41,11 @@ impl ArrivalSource {
     /// Frames that found the receiver's ring full.
     ///
     /// # Errors
-    /// When the system does not say, or the other host is gone.
+    /// When the system does not say.
     pub fn lost(&mut self) -> Result<u64> {
         match self {
             ArrivalSource::Here(arrivals) => arrivals.lost(),
-            ArrivalSource::Elsewhere(arrivals) => arrivals.lost(),
+            ArrivalSource::Elsewhere(arrivals) => Ok(arrivals.lost()),
         }
     }
 
@@ -58,14 +57,22 @@ impl ArrivalSource {
         }
     }
 
-    /// What happened to another host meanwhile; nothing where there is none. Ends the trial there.
+    /// The share of its processors' time that a hypervisor took from another host; known when the trial has ended.
+    pub fn stolen_share(&self) -> f64 {
+        match self {
+            ArrivalSource::Here(_) => 0.0,
+            ArrivalSource::Elsewhere(arrivals) => arrivals.stolen_share(),
+        }
+    }
+
+    /// Ends the trial at another host; whether there is one.
     ///
     /// # Errors
-    /// When the other host is gone.
-    pub fn machine(&mut self) -> Result<MachineSeen> {
+    /// When it is gone.
+    pub fn finish(&mut self) -> Result<bool> {
         match self {
-            ArrivalSource::Here(_) => Ok(MachineSeen::default()),
-            ArrivalSource::Elsewhere(arrivals) => arrivals.machine(),
+            ArrivalSource::Here(_) => Ok(false),
+            ArrivalSource::Elsewhere(arrivals) => arrivals.finish().map(|()| true),
         }
     }
 
@@ -79,6 +86,6 @@ impl ArrivalSource {
 
     /// Whether there is another host whose clock's offset is not known.
     pub fn is_clock_inconsistent(&self) -> bool {
-        matches!(self, ArrivalSource::Elsewhere(arrivals) if arrivals.clock().is_none())
+        matches!(self, ArrivalSource::Elsewhere(arrivals) if arrivals.is_clock_inconsistent())
     }
 }

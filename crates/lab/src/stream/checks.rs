@@ -20,20 +20,6 @@ pub struct MachineSeen {
     pub softnet: Softnet,
 }
 
-impl MachineSeen {
-    /// What happened to this one and to another that takes part: the worse, of what is a share, and all that was counted.
-    #[must_use]
-    pub fn and(&self, other: &MachineSeen) -> MachineSeen {
-        MachineSeen {
-            stolen_share: self.stolen_share.max(other.stolen_share),
-            softnet: Softnet {
-                dropped: self.softnet.dropped + other.softnet.dropped,
-                squeezed: self.softnet.squeezed + other.softnet.squeezed,
-            },
-        }
-    }
-}
-
 impl Watch {
     /// A watch that begins now.
     ///

@@ -204,8 +204,12 @@ impl StreamConfig {
         if self.receiver.is_some() {
             ensure!(
                 is_external,
-                "receiver: is behind the device `external`, and the device is `{}`",
+                "receiver: is behind the device `external`, and the device is `{}`: give --client-interface",
                 self.dut
+            );
+            ensure!(
+                self.stamps != StampChoice::None,
+                "stamps: a receiver on another host stamps all frames; choose best, driver or socket"
             );
             ensure!(
                 !self.both,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nilometer_linux::prefix::Prefix;
 use nilometer_linux::scheduling::{Role, Timed};
 use nilometer_linux::testbed::{Testbed, TestbedConfig};
@@ -14,7 +14,7 @@ use nilometer_routerd::testbed::RouterFile;
 use nilometer_sim::fault::FaultCounts;
 use nilometer_wire::Span;
 
-use super::config::StreamConfig;
+use super::config::{StampChoice, StreamConfig};
 use crate::device::fault::{FaultDevice, FaultSeen, Stands};
 use crate::device::kernel::{attach_programs, make_bridge, make_packet_filter};
 use crate::device::paths::Paths;
@@ -43,7 +43,7 @@ pub struct DeviceRequest {
     /// The interfaces of an external device.
     pub external: Option<ExternalSection>,
     /// The receiver behind it, where that is on another host.
-    pub receiver: Option<SocketAddr>,
+    pub receiver: Option<ReceiverRequest>,
     /// The seed of a device that draws by chance.
     pub seed: u64,
 }
@@ -75,7 +75,7 @@ impl DeviceRequest {
             rules: config.rules.clone(),
             program: config.program.as_deref().map(XdpObject::read).transpose()?,
             external: config.external.clone(),
-            receiver: config.receiver.as_deref().map(resolve).transpose()?,
+            receiver: ReceiverRequest::of(config)?,
             seed: config.seed,
         })
     }
@@ -123,11 +123,29 @@ pub fn testbed_config(request: &DeviceRequest) -> TestbedConfig {
     }
 }
 
-/// The first address of a host and port.
-fn resolve(receiver: &str) -> Result<SocketAddr> {
-    let step = || format!("receiver {receiver}: write it as HOST:PORT");
-    let mut addresses = receiver.to_socket_addrs().with_context(step)?;
-    addresses.next().with_context(step)
+/// A receiver on another host.
+#[derive(Clone, Debug)]
+pub struct ReceiverRequest {
+    /// HOST:PORT.
+    pub name: String,
+    /// Its addresses, of which one is enough.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether packet sockets may stamp there if programs in the driver cannot.
+    pub may_fall_back: bool,
+}
+
+impl ReceiverRequest {
+    fn of(config: &StreamConfig) -> Result<Option<ReceiverRequest>> {
+        let Some(receiver) = &config.receiver else { return Ok(None) };
+        let is_whole =
+            receiver.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        ensure!(is_whole, "receiver {receiver}: write it as HOST:PORT");
+        let addresses =
+            receiver.to_socket_addrs().with_context(|| format!("receiver {receiver}"))?;
+        let may_fall_back = config.stamps != StampChoice::Driver;
+        let (name, addresses) = (receiver.clone(), addresses.collect());
+        Ok(Some(ReceiverRequest { name, addresses, may_fall_back }))
+    }
 }
 
 /// A device at work.

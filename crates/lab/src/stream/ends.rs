@@ -19,12 +19,12 @@ pub struct End<'a> {
     /// The addresses of this end, which the device routes to its interface.
     pub network: Network,
     /// Its interface.
-    pub port: Port<'a>,
+    pub port: EndPort<'a>,
 }
 
 /// Where an end's interface is.
 #[derive(Clone, Debug)]
-pub enum Port<'a> {
+pub enum EndPort<'a> {
     /// On this host.
     Here(LocalPort<'a>),
     /// On another host, which only receives.
@@ -58,8 +58,10 @@ impl<'a> End<'a> {
     /// When it is on another host.
     pub fn local(&self) -> Result<&LocalPort<'a>> {
         match &self.port {
-            Port::Here(port) => Ok(port),
-            Port::Elsewhere(_) => bail!("the servers' end is on another host, which does not send"),
+            EndPort::Here(port) => Ok(port),
+            EndPort::Elsewhere(_) => {
+                bail!("the servers' end is on another host, which does not send")
+            }
         }
     }
 }
@@ -75,10 +77,10 @@ pub fn of_two_hosts<'a>(
 ) -> Result<[End<'a>; 2]> {
     let [mac, gateway] = client.link_addresses()?;
     let interface = client.interface().to_owned();
-    let port = Port::Here(LocalPort { namespace: client.namespace(), interface, mac, gateway });
+    let port = EndPort::Here(LocalPort { namespace: client.namespace(), interface, mac, gateway });
     Ok([
         End { network: network(&config.clients, "clients")?, port },
-        End { network: network(&config.servers, "servers")?, port: Port::Elsewhere(server) },
+        End { network: network(&config.servers, "servers")?, port: EndPort::Elsewhere(server) },
     ])
 }
 
@@ -95,7 +97,7 @@ pub fn of_testbed<'a>(testbed: &'a Testbed, config: &TestbedConfig) -> Result<[E
     }
     let end = |namespace, interface: &str, network, [mac, gateway]: [MacAddress; 2]| {
         let interface = interface.to_owned();
-        let port = Port::Here(LocalPort { namespace, interface, mac, gateway });
+        let port = EndPort::Here(LocalPort { namespace, interface, mac, gateway });
         End { network, port }
     };
     let networks = [network(&config.clients, "clients")?, network(&config.servers, "servers")?];

@@ -3,6 +3,7 @@
 
 use nilometer_profile::Direction;
 use nilometer_profile::stream::StreamSettings;
+use nilometer_report::format::time_ns;
 use nilometer_report::story::PacketCounts;
 use nilometer_stat::Histogram;
 use serde::{Deserialize, Serialize};
@@ -188,9 +189,9 @@ pub struct Outcome {
 /// The clock of a receiver on another host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOutcome {
-    /// What it shows minus what this host's shows at the end of the trial, ns.
+    /// What it shows minus what this host's shows at the end of the trial, ns: the difference of two uptimes.
     pub offset_ns: i64,
-    /// By how much that, and with it every delay, may have been wrong at any time of the trial, ns.
+    /// By how much the offset that was used, and with it a delay, may be wrong: the most in the trial, ns.
     pub uncertainty_ns: u64,
     /// Exchanges of messages by which it was found.
     pub exchanges: u64,
@@ -198,8 +199,8 @@ pub struct ClockOutcome {
 
 impl From<ClockSeen> for ClockOutcome {
     fn from(seen: ClockSeen) -> ClockOutcome {
-        let ClockSeen { offset, exchanges } = seen;
-        ClockOutcome { offset_ns: offset.ns, uncertainty_ns: offset.uncertainty_ns, exchanges }
+        let ClockSeen { offset_ns, uncertainty_ns, exchanges } = seen;
+        ClockOutcome { offset_ns, uncertainty_ns, exchanges }
     }
 }
 
@@ -321,6 +322,14 @@ pub(super) fn together(outcome: &mut Outcome, seen: &Seen) {
     outcome.why = why.collect();
     let faults = seen.streams.iter().flat_map(|stream| &stream.faults);
     outcome.warnings.extend(faults.map(ToString::to_string));
+    let early: u64 = seen.streams.iter().map(|stream| stream.counts.early).sum();
+    if let Some(clock) = seen.clock.filter(|_| early > 0) {
+        outcome.warnings.push(format!(
+            "{early} frames arrived before they were sent, by an offset of the clocks that is known to ±{}: their delay \
+             counts as 0; a network with a shorter round trip between the hosts gives a better one",
+            time_ns(clock.uncertainty_ns as f64)
+        ));
+    }
     for way in outcome.directions.iter().filter(|way| way.refused > 0) {
         outcome.warnings.push(format!(
             "{} of {} frames found no room at the device's port and are among those lost ({})",

@@ -23,11 +23,15 @@ pub(super) fn render(
     ];
     let pair = &outcome.stamps.pair;
     let noise = outcome.wire.as_ref().and_then(|wire| wire.noise_ns);
+    let clock = outcome.clock.map_or(String::new(), |clock| {
+        let uncertainty = time_ns(clock.uncertainty_ns as f64);
+        format!(" The receiver is another host, and every delay may be wrong by {uncertainty}, as far as its clock is known.")
+    });
     let heading = Heading {
         crumb,
         sentences: vec![words(&sentence(outcome))],
         lede: format!(
-            "Stamps: sent {}; received {}. Noise of this pair at this rate: {}.",
+            "Stamps: sent {}; received {}. Noise of this pair at this rate: {}.{clock}",
             pair[0],
             pair[1],
             noise.map_or(NOT_MEASURED.to_owned(), |noise| time_ns(noise as f64))

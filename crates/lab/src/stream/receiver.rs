@@ -154,6 +154,14 @@ impl StreamAccount<'_> {
         Ok(moved)
     }
 
+    /// Ends the trial at a receiver on another host, and takes what was still on its way from there.
+    pub fn end(&mut self, origin_ns: u64) -> Result<()> {
+        if self.arrivals.finish()? {
+            self.turn(origin_ns)?;
+        }
+        Ok(())
+    }
+
     /// The stream is over: decides the fates still open.
     pub fn finish(&mut self, paced: &Paced) {
         let mut sinks = FateSinks {

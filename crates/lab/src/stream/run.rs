@@ -1,6 +1,5 @@
 //! `stream run`: a calibration over the bare wire, the device, the result and its directory.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +22,7 @@ use nilometer_wire::Span;
 
 use super::added::AddedDelay;
 use super::config::{StampChoice, StreamConfig};
-use super::device::{Device, DeviceRequest, DeviceSeen, testbed_config};
+use super::device::{Device, DeviceRequest, DeviceSeen, ReceiverRequest, testbed_config};
 use super::ends::{of_testbed, of_two_hosts};
 use super::live::{HEADING, Lines, Live};
 use super::outcome::{
@@ -32,7 +31,7 @@ use super::outcome::{
 };
 use super::page;
 use super::receiver::Reading;
-use super::remote::RemoteEnd;
+use super::remote::{RemoteEnd, RemoteSetup};
 use super::rows::{ROWS_FILE, Rows, estimate_bytes};
 use super::transmit::{Transmit, transmit};
 use super::trial::{Instrument, Seen, Trial, new_run, play};
@@ -132,7 +131,7 @@ pub(super) fn through(
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
-    if let Some(receiver) = request.receiver {
+    if let Some(receiver) = &request.receiver {
         return between_hosts(request, receiver, (streams, instrument, wait), rows, (lines, stop));
     }
     let config = testbed_config(request);
@@ -160,23 +159,31 @@ pub(super) fn through(
 /// The same through a device between this host and a receiver on another one.
 fn between_hosts(
     request: &DeviceRequest,
-    receiver: SocketAddr,
+    receiver: &ReceiverRequest,
     (streams, instrument, wait): (&[StreamSettings], Instrument, Span),
     rows: Option<&Rows>,
     (lines, stop): (Option<Printer<'_>>, &Arc<AtomicBool>),
 ) -> Result<(Seen, DeviceSeen)> {
     let config = testbed_config(request);
-    let remote = RemoteEnd::connect(receiver, request.is_transparent())?;
-    let mut client = HostSide::build(&config, 0)?;
+    let setup = RemoteSetup {
+        is_transparent: request.is_transparent(),
+        may_fall_back: receiver.may_fall_back,
+    };
     let timed = Timed::new(Class::RealTime).guarded().context("the guard of timed threads")?;
+    // (Set up before the receiver's, whose link may be the other end of the same cable.)
+    let mut client = HostSide::build(&config, 0)?;
     let played = (|| {
+        let remote = RemoteEnd::connect(&receiver.addresses, setup)
+            .with_context(|| format!("the receiver at {}", receiver.name))?;
+        client.wait_until_up()?;
         let ends = of_two_hosts(&client, &remote, &config)?;
         let (stay, apart, run) = (Span::ZERO, &[][..], new_run());
         let trial = Trial { ends: &ends, streams, instrument, stay, apart, run, wait, rows };
         Ok((between(&trial, &timed, (lines, &|_| {}), stop)?, DeviceSeen::default()))
     })();
-    for problem in client.give_back()? {
-        say!("warning: not put back: {problem}");
+    match client.give_back() {
+        Ok(problems) => problems.iter().for_each(|it| say!("warning: not put back: {it}")),
+        Err(why) => say!("warning: not put back: {why:#}"),
     }
     played
 }

@@ -25,9 +25,9 @@ use nilometer_profile::{Counts, DelayConfig, Delays, Direction};
 use nilometer_stat::Histogram;
 use nilometer_wire::{Span, Time};
 
-use super::checks::{MachineSeen, Watch};
 use super::arrival_source::ArrivalSource;
-use super::ends::{End, LocalPort, Port, source};
+use super::checks::{MachineSeen, Watch};
+use super::ends::{End, EndPort, LocalPort, source};
 use super::live::Live;
 use super::pacer::{Paced, pace, pace_live};
 use super::receiver::{Patience, Reading, StreamAccount, receive};
@@ -122,7 +122,7 @@ pub struct Seen {
     pub streams: Vec<StreamSeen>,
     /// What took the stamps of arrivals, in words.
     pub arrivals: String,
-    /// What happened to the machine, or to the worse of two.
+    /// What happened to the machine; of stolen time, the greater share where the receiver is another host.
     pub machine: MachineSeen,
     /// The receiver's clock, where that is another host with a known offset.
     pub clock: Option<ClockSeen>,
@@ -206,7 +206,8 @@ pub fn play(
         paced.map_err(|_| anyhow!("a pacer panicked"))?.into_iter().collect();
     let (paced, mut machine) = (paced.context("the pacer failed")?, watch.end()?);
     for account in &mut accounts {
-        machine = machine.and(&account.arrivals.machine()?);
+        account.end(origin_ns)?;
+        machine.stolen_share = machine.stolen_share.max(account.arrivals.stolen_share());
     }
     let clock = accounts[0].arrivals.clock();
     let is_stopped = stop.load(Ordering::Relaxed);
@@ -297,10 +298,10 @@ fn account<'a>(
     let frame_bytes_max = usize::from(stream.longest_bytes());
     let room = (ring_slots, frame_bytes_max);
     let arrivals = match &to.port {
-        Port::Here(port) => ArrivalSource::Here(
+        EndPort::Here(port) => ArrivalSource::Here(
             port.namespace.enter(|| Arrivals::open(&port.interface, watched, room, stamping))?,
         ),
-        Port::Elsewhere(end) => ArrivalSource::Elsewhere(end.arrivals(watched, room, stamping)?),
+        EndPort::Elsewhere(end) => ArrivalSource::Elsewhere(end.arrivals(watched, room, stamping)?),
     };
     let returned = returned(trial, way, watched)?;
     let wait = trial.stay + trial.wait;

@@ -235,7 +235,7 @@ mod tests {
         let busy = PlannedConnection { start: end, ..head[0] };
         plan.connections.extend(std::iter::repeat_n(busy, 5_000));
         let warned = texts(&plan, &head, &executions(&head, |_| 1_000));
-        assert!(warned.len() == 1 && warned[0].contains("was not tried"), "{warned:?}");
+        assert!(warned.len() == 1 && warned[0].contains("was not tested"), "{warned:?}");
     }
 
     #[test]

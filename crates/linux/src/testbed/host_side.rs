@@ -34,11 +34,11 @@ pub struct HostSide {
 }
 
 impl HostSide {
-    /// Borrows the interface of a testbed's external device at the clients' side (0) or the servers' (1), and brings
-    /// its link up.
+    /// Borrows the interface of a testbed's external device at the clients' side (0) or the servers' (1), and sets it
+    /// up. Its link may take a while ([`HostSide::wait_until_up`]), and needs the other host's where there is but a cable.
     ///
     /// # Errors
-    /// When the interface cannot be lent, or its link stays down.
+    /// When the interface cannot be lent.
     pub fn build(config: &TestbedConfig, side: usize) -> Result<HostSide> {
         let external = config.external.as_ref().context("the testbed has no external device")?;
         let plan = Plan::new(config)?;
@@ -63,15 +63,6 @@ impl HostSide {
                 netlink.add_address(name, address, length)?;
             }
             netlink.set_up(name)?;
-            let began = Instant::now();
-            while !netlink.link(name)?.operational {
-                ensure!(
-                    began.elapsed() < READY_WITHIN,
-                    "the link of {interface} did not come up within {READY_WITHIN:?}: is the device on, the cable in, \
-                     and its interface up?"
-                );
-                thread::sleep(Duration::from_millis(1));
-            }
             Ok(())
         })?;
         Ok(HostSide {
@@ -81,6 +72,26 @@ impl HostSide {
             known_mac: external.macs[side],
             namespace,
             name,
+        })
+    }
+
+    /// Returns when its link is up.
+    ///
+    /// # Errors
+    /// When it stays down.
+    pub fn wait_until_up(&self) -> Result<()> {
+        self.namespace.enter(|| {
+            let (mut netlink, began) = (Netlink::open()?, Instant::now());
+            while !netlink.link(self.name)?.operational {
+                ensure!(
+                    began.elapsed() < READY_WITHIN,
+                    "the link of {} did not come up within {READY_WITHIN:?}: is the device on, the cable in, and its \
+                     interface up?",
+                    self.owners_name
+                );
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
         })
     }
 
@@ -120,7 +131,7 @@ impl HostSide {
                 thread::sleep(REQUEST_EVERY);
             }
             bail!(
-                "{}: no answer to ARP for {device}, which the device's port there must have",
+                "{}: no answer to ARP for {device}: is the device set up as lab wiring shows?",
                 self.owners_name
             )
         })

@@ -189,7 +189,7 @@ fn a_server_that_sends_another_file_is_refused() {
     let wanted = version("2.0.0");
     let bytes = client(address, WITHIN).artefact("idle", Some(&wanted)).expect("bytes");
     let line = message(store.install(&bytes, Some(("idle", Some(&wanted))), false));
-    assert_eq!(line, "got idle 1.0.0 where idle 2.0.0 was wanted");
+    assert_eq!(line, "got idle 1.0.0 instead of idle 2.0.0");
     // Fewer bytes than the index says, and a file elsewhere.
     let address = answers(index(99_999, "idle-2.0.0.nmp"), other.clone());
     let line = message(client(address, WITHIN).artefact("idle", None));

@@ -81,10 +81,10 @@ fn another_plugin_than_the_one_that_was_wanted_is_refused() {
     let store = store("another");
     let bytes = artefact("1.0.0", 1);
     let line = message(store.install(&bytes, Some(("nat", None)), false));
-    assert_eq!(line, "got idle 1.0.0 where nat was wanted");
+    assert_eq!(line, "got idle 1.0.0 instead of nat");
     let wanted = version("1.0.1");
     let line = message(store.install(&bytes, Some(("idle", Some(&wanted))), false));
-    assert_eq!(line, "got idle 1.0.0 where idle 1.0.1 was wanted");
+    assert_eq!(line, "got idle 1.0.0 instead of idle 1.0.1");
     assert!(store.list().expect("a list").is_empty(), "nothing was kept");
 }
 

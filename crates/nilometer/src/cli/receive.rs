@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use nilometer_files::say;
 use nilometer_files::terminal::plain;
-use nilometer_lab::stream::remote::{ReceiverOptions, SessionSeen, serve};
+use nilometer_lab::stream::remote::{ReceiverEvent, ReceiverOptions, SessionSeen, serve};
 use nilometer_lab::trial::signals;
 use nilometer_linux::{borrowed, privilege};
 use nilometer_report::format::count;
@@ -51,21 +51,20 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit> {
     let stop = signals::stop_flag()?;
     let ReceiveArgs { interface, listen, once, .. } = args;
     let options = ReceiverOptions { interface: interface.clone(), listen: *listen, once: *once };
-    let ready =
-        |address| say!("receiving from {} for senders that connect to {address}", plain(interface));
-    let each = |seen: Result<SessionSeen>| match seen {
-        Ok(seen) => tell(&seen, args.json),
-        Err(why) => say!("warning: {why:#}"),
+    let events = |event: ReceiverEvent| match event {
+        ReceiverEvent::Listening(address) => {
+            say!("receiving from {} for senders that connect to {address}", plain(interface));
+        }
+        ReceiverEvent::Received(seen) => print_trial(&seen, args.json),
+        ReceiverEvent::Failed(why) => say!("warning: {why:#}"),
+        ReceiverEvent::NotRestored(problem) => say!("warning: not put back: {problem}"),
     };
-    serve(&options, (ready, each), &stop)?;
+    serve(&options, &events, &stop)?;
     Ok(Exit::Done)
 }
 
-fn tell(seen: &SessionSeen, is_json: bool) {
-    for problem in &seen.not_restored {
-        say!("warning: not put back: {problem}");
-    }
-    let SessionSeen { peer, run, received, lost, .. } = seen;
+fn print_trial(seen: &SessionSeen, is_json: bool) {
+    let SessionSeen { peer, run, received, lost } = seen;
     if is_json {
         let line = Line { peer: peer.to_string(), run: *run, received: *received, lost: *lost };
         println!("{}", serde_json::to_string(&line).context("a line is JSON").unwrap_or_default());

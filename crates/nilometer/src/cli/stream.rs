@@ -257,9 +257,10 @@ fn outcome_text(outcome: &Outcome) -> String {
         text += &fact("device adds (p50)", format!("{ns} ({low} to {high})"));
     }
     if let Some(ClockOutcome { offset_ns, uncertainty_ns, exchanges }) = outcome.clock {
-        let [offset, uncertainty] = [offset_ns as f64, uncertainty_ns as f64].map(|ns| time_ns(ns));
-        let ahead = format!("{offset} ± {uncertainty} by {exchanges} exchanges, and so are delays");
-        text += &fact("clock offset", ahead);
+        let [offset, uncertainty] = [offset_ns as f64, uncertainty_ns as f64].map(time_ns);
+        let known =
+            format!("{offset}; delays may be wrong by {uncertainty} ({exchanges} exchanges)");
+        text += &fact("clock offset", known);
     }
     let noise = match outcome.wire.as_ref() {
         Some(wire) => wire.noise_ns,

@@ -174,7 +174,7 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run good.pcap --part 5 --out out", &["'5'", "START+LENGTH"]),
             ("lab run good.pcap --part 900+9 --out out", &["no TCP packet", "900.000 s"]),
             ("lab run good.pcap --match bitrate --out out", &["--match bitrate", "--fit"]),
-            ("lab run --harpoon --exact --out out", &["--exact", "there are none"]),
+            ("lab run --harpoon --exact --out out", &["--exact", "the model has none"]),
             ("lab run --harpoon --part 0+9 --out out", &["--part", "laws only"]),
             ("lab run good.pcap --spread --part 0+9 --out out", &["--spread", "--part"]),
             ("lab run --harpoon --spread --out out", &["--spread", "laws only"]),

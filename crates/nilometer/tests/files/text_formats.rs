@@ -177,7 +177,10 @@ fn other_files_of_a_directory_are_passed_over() {
         (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
         (&["day/notes"], "none of 3 files can be read; the first: day/notes/why.md"),
         (&["day/notes/y.log"], "day/notes/y.log: is a log of Zeek's, but not conn.log"),
-        (&["day/notes/x.parquet"], "day/notes/x.parquet: holds `nilometer-model-laws/1` and not"),
+        (
+            &["day/notes/x.parquet"],
+            "day/notes/x.parquet: holds `nilometer-model-laws/1` instead of",
+        ),
     ] {
         let stderr = room.refused(&[&["flows"], inputs].concat());
         assert!(stderr.contains(named), "{stderr}");

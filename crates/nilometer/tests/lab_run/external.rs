@@ -517,7 +517,7 @@ fn unsuitable_interfaces_are_refused_in_one_line() {
     refused([CLIENT, SERVER], "default route");
     bench.in_host(&["-6", "route", "del", "default"]);
     bench.in_host(&["link", "add", "mv0", "link", CLIENT, "type", "macvlan"]);
-    refused([CLIENT, SERVER], "mv0 stands on tgc");
+    refused([CLIENT, SERVER], "mv0 depends on tgc");
     bench.in_host(&["link", "del", "mv0"]);
     bench.in_host(&["link", "add", "b0", "type", "bridge"]);
     refused(["b0", SERVER], "b0 is a bridge");

@@ -470,7 +470,7 @@ fn each_bound_of_the_check_is_a_bound() {
     let faults: [Fault; 9] = [
         ("file_size is 2.01", |outcome| outcome.fidelity[0].ratio = Some(2.01)),
         ("1000 samples are too few", |outcome| outcome.fidelity[0].floor = 0.2),
-        ("no floor", |outcome| outcome.fidelity[0].ratio = None),
+        ("no sampling floor", |outcome| outcome.fidelity[0].ratio = None),
         ("byte-exact", |outcome| outcome.execution.sizes_exact = false),
         ("999 of 1000", |outcome| outcome.execution.completed = 999),
         ("payload bytes", |outcome| outcome.intervals[0].bytes_generated = 1_051),

@@ -100,7 +100,7 @@ fn an_interrupted_series_of_runs_names_the_kept_results() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{stderr}");
     let last = stderr.lines().last().expect("a line");
-    for word in ["interrupted in run 2", "run-2.partial; runs", "made before: 1"] {
+    for word in ["interrupted in run 2", "run-2.partial;", "completed runs: 1"] {
         assert!(last.contains(word), "{word}: {last}");
     }
     assert!(room.path("run-2.partial/result.json").exists());

@@ -333,7 +333,7 @@ fn flow_records_are_played_as_they_were_and_judged_by_records() {
     let warnings = result["warnings"].as_array().expect("a list");
     let message =
         |words: &str| warnings.iter().any(|one| one.as_str().unwrap_or("").contains(words));
-    assert!(message("played as one exchange") && message("are UDP: TCP alone"), "{warnings:?}");
+    assert!(message("played as one exchange") && message("are UDP: only TCP"), "{warnings:?}");
     let share = result["coverage"]["udp_share"].as_f64().expect("a share");
     assert!((0.001..0.1).contains(&share), "{share} of the bytes are one datagram");
     assert!(room.read("run/report.html").contains("The copy against the original"));

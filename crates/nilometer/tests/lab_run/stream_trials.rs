@@ -200,6 +200,9 @@ fn a_processor_quota_throttles_the_pacer_and_invalidates_the_trial() {
     assert!(why.contains("pacer slip") || why.contains("behind"), "{why}");
 }
 
+/// Trials that are made before none of them is said to be valid.
+const TRIES: u32 = 4;
+
 #[test]
 fn faults_in_mid_trial_are_named_with_their_time() {
     if !privileged("stream run through a failing fault box") {
@@ -216,9 +219,14 @@ fn faults_in_mid_trial_are_named_with_their_time() {
         ("delay=1ms", vec![]),
     ] {
         let words = ["--fault", faults, "--pps", "5000", "--seconds", "1.5"];
-        let result = Stream::start(&room, &words).result();
-        if result["why"].to_string().contains("receiver loss") {
-            println!("skipped: the receiver was starved: {}", result["why"]);
+        // (What an invalid trial measured does not count; it is repeated, as a calibration does.)
+        let mut result = Value::Null;
+        let is_valid = (0..TRIES).any(|_| {
+            result = Stream::start(&room, &words).result();
+            result["valid"] == true
+        });
+        if !is_valid {
+            println!("skipped: {faults}: {TRIES} trials were not valid: {}", result["why"]);
             continue;
         }
         let warnings = lines(&result, "warnings");

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -23,7 +24,9 @@ impl Hosts {
         if is_bridge {
             bench.in_device(&["link", "add", "b0", "type", "bridge"]);
             bench.in_device(&["link", "set", "b0", "up"]);
-            ["dc", "ds"].iter().for_each(|port| bench.in_device(&["link", "set", port, "master", "b0"]));
+            ["dc", "ds"]
+                .iter()
+                .for_each(|port| bench.in_device(&["link", "set", port, "master", "b0"]));
         } else {
             bench.set_up();
         }
@@ -44,9 +47,14 @@ impl Hosts {
 
     /// A receiver, which is ready.
     fn receiver(&self, more: &[&str]) -> Child {
+        self.receiver_by(&[], more)
+    }
+
+    /// The same, started by a command.
+    fn receiver_by(&self, by: &[&str], more: &[&str]) -> Child {
         let words = ["stream", "receive", "--interface", "tgs", "--listen", RECEIVER, "--json"];
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.far, BINARY]).args(words).args(more);
+        command.args(["netns", "exec", &self.far]).args(by).arg(BINARY).args(words).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut receiver = command.spawn().expect("it starts");
         let mut line = String::new();
@@ -57,7 +65,8 @@ impl Hosts {
     }
 
     fn stream(&self, more: &[&str]) -> Output {
-        let words = ["stream", "run", "--client-interface", "tgc", "--receiver", RECEIVER, "--json"];
+        let words =
+            ["stream", "run", "--client-interface", "tgc", "--receiver", RECEIVER, "--json"];
         self.bench.nilometer(&[&words[..], more].concat()).output().expect("it runs")
     }
 
@@ -71,6 +80,13 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.far]).status();
     }
+}
+
+fn until(is_so: &dyn Fn() -> bool) -> bool {
+    (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        is_so()
+    })
 }
 
 fn result(output: &Output) -> Value {
@@ -121,17 +137,14 @@ fn a_sender_or_a_receiver_that_is_killed_leaves_the_other_well() {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
     };
     let is_lent = || !hosts.far_interface().contains("tgs");
-    let until = |is_so: &dyn Fn() -> bool| {
-        (0..200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            is_so()
-        })
-    };
     let mut sender = start();
     assert!(until(&is_lent), "the receiver takes its interface");
-    let busy = hosts.stream(&["--seconds", "1"]);
+    // Another sender, by an interface of its own.
+    hosts.bench.in_host(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]);
+    let words = ["stream", "run", "--client-interface", "x0", "--receiver", RECEIVER];
+    let busy = hosts.bench.nilometer(&words).output().expect("it runs");
     let said = text(&busy.stderr);
-    assert!(busy.status.code() == Some(2) && said.contains("cannot be lent"), "{said}");
+    assert!(busy.status.code() == Some(2) && said.contains("another trial is being"), "{said}");
     sender.kill().expect("a sender");
     sender.wait().expect("a sender");
     assert!(until(&|| !is_lent()), "the receiver gives its interface back");
@@ -149,22 +162,123 @@ fn a_sender_or_a_receiver_that_is_killed_leaves_the_other_well() {
     assert!(until(&|| hosts.far_interface() == before), "its guardian gives it back");
     let output = hosts.stream(&["--seconds", "1"]);
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("no stream receiver at"), "{said}");
+    assert!(
+        output.status.code() == Some(2) && said.contains("no stream receiver is there"),
+        "{said}"
+    );
 }
 
-/// What is no receiver, and a receiver of another version, are refused in one line.
+/// The receiver's clock is an hour ahead. (Packet sockets stamp by a clock that is shifted with it.)
+#[test]
+fn a_receiver_with_another_clock_measures_the_same_delays() {
+    let Some(hosts) = Hosts::new("two hosts with two clocks", false) else { return };
+    let shifted = ["unshare", "--time", "--monotonic", "3600", "--fork", "--kill-child"];
+    if !Command::new(shifted[0])
+        .args(&shifted[1..])
+        .arg("true")
+        .status()
+        .is_ok_and(|it| it.success())
+    {
+        println!("skipped: two hosts with two clocks: no time namespaces here");
+        return;
+    }
+    let receiver = hosts.receiver_by(&shifted, &["--once"]);
+    let result = result(&hosts.stream(&["--pps", "2000", "--seconds", "2", "--stamps", "socket"]));
+    let clock = &result["clock"];
+    let offset = clock["offset_ns"].as_i64().expect("an offset");
+    let uncertainty = clock["uncertainty_ns"].as_u64().expect("an uncertainty");
+    let error = offset.abs_diff(3_600_000_000_000);
+    assert!(error <= uncertainty && uncertainty < 1_000_000, "{clock}");
+    let [p5, p50] = ["p5", "p50"].map(|key| result["delay_ns"][key].as_u64().expect("a delay"));
+    assert!(p5 < p50 + 1 && p50 < 2_000_000 + uncertainty, "{}", result["delay_ns"]);
+    assert_eq!(result["packets"]["lost"], 0, "{}", result["packets"]);
+    receiver.wait_with_output().expect("it ends after one trial");
+}
+
+/// The receiver is stopped while the last frames arrive: they were received in time, and are not the device's loss.
+#[test]
+fn frames_that_the_receiver_still_has_are_not_lost() {
+    let Some(hosts) = Hosts::new("a receiver that is late", false) else { return };
+    let mut receiver = hosts.receiver(&[]);
+    let words = ["stream", "run", "--client-interface", "tgc", "--receiver", RECEIVER, "--json"];
+    let mut command = hosts.bench.nilometer(&words);
+    command.args(["--pps", "2000", "--seconds", "2", "--wait", "0.5"]);
+    let sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let far_is_lent = || !hosts.far_interface().contains("tgs");
+    assert!(until(&far_is_lent), "the receiver takes its interface");
+    std::thread::sleep(Duration::from_millis(1_500));
+    let signal = |signal| {
+        // SAFETY: kill takes integers; the processes are children of ours that were not waited for.
+        assert_eq!(unsafe { libc::kill(receiver_process(&receiver), signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(2_500));
+    signal(libc::SIGCONT);
+    let result = result(&sender.wait_with_output().expect("a sender"));
+    assert_eq!(result["valid"], false, "{result}");
+    let why = result["why"].to_string();
+    assert!(why.contains("late arrivals") || why.contains("receiver loss"), "{why}");
+    receiver.kill().expect("a receiver");
+    receiver.wait().expect("a receiver");
+}
+
+/// `ip netns exec` becomes the program.
+fn receiver_process(receiver: &Child) -> i32 {
+    receiver.id() as i32
+}
+
 #[test]
 fn what_is_no_receiver_is_refused() {
     let Some(hosts) = Hosts::new("a receiver that is none", false) else { return };
+    // A program that says something else, and one that says nothing.
+    for greeting in
+        ["SSH-2.0-OpenSSH_9.2\r\n", "{\"protocol\":\"nilometer-receive/1\",\"version\":\"0\"}\n"]
+    {
+        let words = [
+            "netns",
+            "exec",
+            &hosts.far,
+            "python3",
+            "-c",
+            "import socket, sys\n\
+            s = socket.create_server(('198.19.254.2', 4950)); print('ready', flush=True)\n\
+            c = s.accept()[0]; c.sendall(sys.argv[1].encode()); c.recv(1)",
+            greeting,
+        ];
+        let Ok(mut other) = Command::new("ip").args(words).stdout(Stdio::piped()).spawn() else {
+            return;
+        };
+        let mut line = String::new();
+        let _ = BufReader::new(other.stdout.as_mut().expect("its output")).read_line(&mut line);
+        if line.trim() != "ready" {
+            println!("skipped: another program in the receiver's place: needs python3");
+            return;
+        }
+        let output = hosts.stream(&["--seconds", "1"]);
+        let said = text(&output.stderr);
+        let why = if greeting.starts_with("SSH") {
+            "is a stream receiver there?"
+        } else {
+            "use the same on both hosts"
+        };
+        assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
+        assert!(!said.trim_end().contains('\n'), "one line: {said}");
+        let _ = other.kill();
+        let _ = other.wait();
+    }
     for (words, why) in [
         (&["--both"][..], "a receiver on another host does not send"),
         (&["--server-interface", "tgs"], "--server-interface"),
         (&["--dut", "linux"], "receiver: is behind the device `external`"),
-        (&["--receiver", "nowhere"], "write it as HOST:PORT"),
+        (&["--stamps", "none"], "a receiver on another host stamps all frames"),
     ] {
         let output = hosts.stream(words);
         let said = text(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(why), "{words:?}: {said}");
         assert!(!said.trim_end().contains('\n'), "one line: {said}");
     }
+    let words = ["stream", "run", "--client-interface", "tgc", "--receiver", "nowhere"];
+    let output = hosts.bench.nilometer(&words).output().expect("it runs");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("write it as HOST:PORT"), "{said}");
 }

@@ -180,7 +180,7 @@ impl fmt::Display for Reason {
             }
             Reason::Imbalance(imbalance) => write!(out, "the ledger does not balance: {imbalance}"),
             Reason::Clock => out.write_str(
-                "clock offset: a clock of the two hosts was stepped, or drifts by more than 200 µs in a second",
+                "clock offset: the clocks of the two hosts drift apart by more than 200 µs a second; let time daemons settle (chronyc tracking)",
             ),
             Reason::Interrupted => out.write_str("the trial was interrupted"),
             Reason::Nothing => out.write_str("no frame was sent"),
@@ -265,7 +265,7 @@ mod tests {
             (Observations { slipped: 11, latest, ..fine }, "4000.0 µs at 1.500 s"),
             (Observations { sent: 998, ..fine }, "behind: 998 of 1000 frames were sent (99.80 %)"),
             (Observations { stolen_share: 0.03, ..fine }, "took 3.0 %"),
-            (Observations { stamps_lost: 2, ..fine }, "record ring overflow: 2 stamps"),
+            (Observations { stamps_lost: 2, ..fine }, "record ring overflow: 2 transmit stamps"),
             (Observations { receiver_lost: 3, ..fine }, "receiver loss: 3 frames"),
             (Observations { overflow: 1, ..fine }, "window overflow: 1"),
             (Observations { late: 1, ..fine }, "late arrivals: 1"),

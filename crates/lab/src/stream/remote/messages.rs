@@ -1,15 +1,12 @@
 //! What two hosts send each other: lines of JSON to begin and to end, and records of frames in between.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::Ipv4Addr;
 
-use anyhow::{Context, Result, bail, ensure};
-use nilometer_linux::softnet::Softnet;
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use nilometer_linux::stamp::Arrival;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use super::super::checks::MachineSeen;
 
 /// The protocol and its version.
 pub(super) const PROTOCOL: &str = "nilometer-receive/1";
@@ -20,43 +17,60 @@ pub(super) const RECORD_BYTES: usize = 14;
 /// The stamp of the record behind the last.
 const END_STAMP: u64 = u64::MAX;
 
-/// The first line of a connection.
+/// The receiver's first line on every connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Greeting {
+    /// [`PROTOCOL`].
+    pub protocol: String,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// The sender's first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Hello {
     /// Requests of eight bytes follow, answered by sixteen.
     Clock,
     /// A trial is to be received.
-    Receive(Begin),
+    Receive(Setup),
 }
 
-/// A trial that is to be received.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begin {
-    /// [`PROTOCOL`].
-    pub(super) protocol: String,
-    /// The version of the program.
-    pub(super) version: String,
-    /// The run in the frames' tags.
-    pub(super) run: u32,
-    /// The network that frames come from.
-    pub(super) source: (Ipv4Addr, u8),
-    /// Frames that the ring holds.
-    pub(super) ring_slots: usize,
-    /// The longest frame, bytes.
-    pub(super) frame_bytes_max: usize,
-    /// Whether programs in the driver are to stamp; packet sockets otherwise.
-    pub(super) by_driver: bool,
+/// A trial that is to be received: the interface is set up for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Setup {
     /// Whether the device forwards by Ethernet addresses, so that both hosts are neighbours.
-    pub(super) is_transparent: bool,
+    pub is_transparent: bool,
+    /// Whether packet sockets may stamp if programs in the driver cannot.
+    pub may_fall_back: bool,
 }
 
-/// The answer.
+/// The frames that are to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StreamFilter {
+    /// The run in their tags.
+    pub run: u32,
+    /// The network that they come from.
+    pub source: (Ipv4Addr, u8),
+    /// Frames that the ring holds.
+    pub ring_slots: usize,
+    /// The longest frame, bytes.
+    pub frame_bytes_max: usize,
+    /// Whether programs in the driver are to stamp; packet sockets otherwise.
+    pub by_driver: bool,
+}
+
+/// The answer to either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// The interface is ready, and what takes stamps there.
-    Ready(String),
+    /// The interface is set up, its link perhaps not up yet.
+    InterfaceReady,
+    /// Frames are received.
+    Receiving {
+        /// What takes their stamps, in words.
+        stamped_by: String,
+    },
     /// Why not.
     Refused(String),
 }
@@ -72,32 +86,32 @@ pub(super) struct Totals {
     pub most_waiting: u64,
     /// The share of its processors' time that a hypervisor took.
     pub stolen_share: f64,
-    /// Frames that its kernel dropped before they were read, and rounds of its receive path cut short.
-    pub dropped: u64,
-    pub squeezed: u64,
-}
-
-impl Totals {
-    pub(super) fn machine(&self) -> MachineSeen {
-        let softnet = Softnet { dropped: self.dropped, squeezed: self.squeezed };
-        MachineSeen { stolen_share: self.stolen_share, softnet }
-    }
 }
 
 /// Writes a line.
 pub(super) fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
     let mut line = serde_json::to_string(message)?;
     line.push('\n');
-    to.write_all(line.as_bytes()).context("the other host does not take a message")
+    to.write_all(line.as_bytes()).map_err(in_words)
 }
 
 /// Reads a line.
 pub(super) fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T> {
     let mut line = String::new();
-    from.take(LINE_BYTES_MAX).read_line(&mut line).context("the other host sends no message")?;
+    from.take(LINE_BYTES_MAX).read_line(&mut line).map_err(in_words)?;
     ensure!(!line.is_empty(), "the other host closed the connection");
-    serde_json::from_str(&line)
-        .with_context(|| format!("no message of {PROTOCOL}: is a stream receiver there?"))
+    serde_json::from_str(&line).ok().with_context(|| format!("no message of {PROTOCOL}"))
+}
+
+/// An error of a connection, in words that say what it means here.
+pub(super) fn in_words(error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            anyhow!("the other host does not answer: is it on, and the network to it up?")
+        }
+        ErrorKind::UnexpectedEof => anyhow!("the other host closed the connection"),
+        _ => Error::new(error).context("the connection to the other host"),
+    }
 }
 
 /// Appends the record of a frame.

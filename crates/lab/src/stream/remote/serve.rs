@@ -2,31 +2,37 @@
 //! stamps.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nilometer_files::tool;
+use nilometer_linux::netlink::Netlink;
 use nilometer_linux::scheduling::{Class, Role, Timed};
 use nilometer_linux::stamp::{Arrivals, Stamping, Watched, monotonic_ns};
 use nilometer_linux::testbed::HostSide;
-use socket2::{SockRef, TcpKeepalive};
 
 use super::super::checks::Watch;
 use super::super::device::{DeviceRequest, testbed_config};
 use super::messages::{
-    Answer, Begin, Hello, PROTOCOL, Totals, put_end, put_record, read_line, write_line,
+    Answer, Greeting, Hello, PROTOCOL, Setup, StreamFilter, Totals, put_end, put_record, read_line,
+    write_line,
 };
-use super::session::TIMEOUT;
+use super::session::{READY_WITHIN, keep_watch};
 
 /// How long the receiver rests when no frames are there, and between looks for connections.
 const REST: Duration = Duration::from_micros(500);
 const ACCEPT_REST: Duration = Duration::from_millis(20);
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 8;
+/// How long a trial waits for the one before to give the interface back.
+const FREE_WITHIN: Duration = Duration::from_secs(5);
+/// Bounds of what a sender may request.
+const RING_SLOTS_MAX: usize = 1 << 20;
+const FRAME_BYTES_MAX: usize = 9_216;
 /// The side of the testbed that is here.
 const SERVER_SIDE: usize = 1;
 
@@ -52,202 +58,285 @@ pub struct SessionSeen {
     pub received: u64,
     /// See [`SessionSeen::received`].
     pub lost: u64,
-    /// What could not be restored of the interface.
-    pub not_restored: Vec<String>,
 }
 
-/// Receives until `stop`, or for one trial. `ready` is called when connections are taken, and `each` after each trial.
+/// What is told of while it receives.
+#[derive(Debug)]
+pub enum ReceiverEvent {
+    /// Connections are taken at this address.
+    Listening(SocketAddr),
+    /// A trial is over.
+    Received(SessionSeen),
+    /// A connection or a trial failed.
+    Failed(anyhow::Error),
+    /// The interface could not be restored in this respect.
+    NotRestored(String),
+}
+
+/// What the connections share.
+struct Receiver<'a> {
+    options: &'a ReceiverOptions,
+    events: &'a (dyn Fn(ReceiverEvent) + Sync),
+    stop: &'a AtomicBool,
+    is_done: AtomicBool,
+    interface: Mutex<()>,
+    connections: AtomicUsize,
+    /// All that are open, to be shut down at the end.
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// Receives until `stop`, or for one trial.
 ///
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(
     options: &ReceiverOptions,
-    (ready, each): (impl FnOnce(SocketAddr), impl Fn(Result<SessionSeen>) + Sync),
+    events: &(dyn Fn(ReceiverEvent) + Sync),
     stop: &AtomicBool,
 ) -> Result<()> {
     let step = || format!("cannot listen on {}", options.listen);
     let listener = TcpListener::bind(options.listen).with_context(step)?;
     listener.set_nonblocking(true)?;
-    ready(listener.local_addr()?);
-    let (interface, is_done) = (Mutex::new(()), AtomicBool::new(false));
-    let connections = AtomicUsize::new(0);
-    let is_over = || stop.load(Ordering::Relaxed) || is_done.load(Ordering::Relaxed);
+    events(ReceiverEvent::Listening(listener.local_addr()?));
+    let receiver = Receiver {
+        options,
+        events,
+        stop,
+        is_done: AtomicBool::new(false),
+        interface: Mutex::new(()),
+        connections: AtomicUsize::new(0),
+        open: Mutex::new(Vec::new()),
+    };
     thread::scope(|scope| {
-        while !is_over() {
+        while !receiver.is_over() {
             let Ok((stream, peer)) = listener.accept() else {
                 thread::sleep(ACCEPT_REST);
                 continue;
             };
-            if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-                continue;
-            }
-            connections.fetch_add(1, Ordering::Relaxed);
-            let (interface, is_done, each) = (&interface, &is_done, &each);
-            let (connections, is_over) = (&connections, &is_over);
-            scope.spawn(move || {
-                match answer(options, stream, peer, interface, is_over) {
-                    Ok(None) => {}
-                    Ok(Some(seen)) => {
-                        is_done.fetch_or(options.once, Ordering::Relaxed);
-                        each(Ok(seen));
-                    }
-                    Err(why) => each(Err(why.context(peer.to_string()))),
+            let kept = stream.try_clone();
+            if receiver.connections.load(Ordering::Relaxed) < CONNECTIONS_MAX
+                && let Ok(kept) = kept
+            {
+                let number = receiver.connections.fetch_add(1, Ordering::Relaxed);
+                let mut open = locked(&receiver.open);
+                if number == 0 {
+                    open.clear();
                 }
-                connections.fetch_sub(1, Ordering::Relaxed);
-            });
+                open.push(kept);
+                let receiver = &receiver;
+                scope.spawn(move || receiver.attend(stream, peer));
+            }
+        }
+        // (Whoever is waited for: the end of the connection is an end for every phase.)
+        for stream in locked(&receiver.open).iter() {
+            let _ = stream.shutdown(Shutdown::Read);
         }
     });
     Ok(())
 }
 
-/// Answers one connection; what was received, if that was its purpose.
-fn answer(
-    options: &ReceiverOptions,
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    interface: &Mutex<()>,
-    is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<Option<SessionSeen>> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    // (A host that is switched off in mid-trial would be waited for forever.)
-    let probes = TcpKeepalive::new().with_time(TIMEOUT).with_interval(TIMEOUT);
-    SockRef::from(&stream).set_tcp_keepalive(&probes)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let begin = match read_line(&mut reader)? {
-        Hello::Clock => {
-            tell_time(&mut reader, &mut stream, is_over);
-            return Ok(None);
-        }
-        Hello::Receive(begin) => begin,
-    };
-    let received = begin.check().and_then(|()| {
-        let only = interface.try_lock();
-        let _only = only.ok().context("another trial is being received at this interface")?;
-        receive(options, &begin, (&mut reader, &mut stream), is_over)
-    });
-    match received {
-        Ok((totals, not_restored)) => {
-            let Totals { received, lost, .. } = totals;
-            Ok(Some(SessionSeen { peer, run: begin.run, received, lost, not_restored }))
-        }
-        Err(why) => {
-            // (Too late where frames were sent already: the other host then finds no end behind them.)
-            let _ = write_line(&mut stream, &Answer::Refused(format!("{why:#}")));
-            Err(why)
-        }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Receiver<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.is_done.load(Ordering::Relaxed)
     }
-}
 
-/// Answers requests for the time until the other host has no more.
-fn tell_time(
-    reader: &mut impl Read,
-    stream: &mut TcpStream,
-    is_over: &(dyn Fn() -> bool + Sync),
-) {
-    let mut request = [0; 8];
-    while !is_over() && reader.read_exact(&mut request).is_ok() {
-        let received = monotonic_ns().to_le_bytes();
-        let mut answer = [received, [0; 8]];
-        answer[1] = monotonic_ns().to_le_bytes();
-        if stream.write_all(answer.as_flattened()).is_err() {
-            return;
-        }
-    }
-}
-
-impl Begin {
-    fn check(&self) -> Result<()> {
-        ensure!(
-            self.protocol == PROTOCOL && self.version == tool::version(),
-            "this is {PROTOCOL} of version {}, and the sender has {} of version {}: use the same program on both hosts",
-            tool::version(),
-            self.protocol,
-            self.version
-        );
-        ensure!((1..=32).contains(&self.source.1), "a source network of {} bits", self.source.1);
-        Ok(())
-    }
-}
-
-/// Receives one trial.
-fn receive(
-    options: &ReceiverOptions,
-    begin: &Begin,
-    (reader, stream): (&mut (impl BufRead + Send), &mut TcpStream),
-    is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<(Totals, Vec<String>)> {
-    let requested = DeviceRequest::behind(&options.interface, begin.is_transparent);
-    let mut side = HostSide::build(&testbed_config(&requested), SERVER_SIDE)?;
-    let received = (|| -> Result<Totals> {
-        let watched = Watched { run: begin.run, source: begin.source };
-        let room = (begin.ring_slots, begin.frame_bytes_max);
-        let open = |stamping| {
-            side.namespace().enter(|| Arrivals::open(side.interface(), watched, room, stamping))
-        };
-        let by_driver = begin.by_driver.then(|| open(Stamping::Driver).ok()).flatten();
-        let mut arrivals = by_driver.map_or_else(|| open(Stamping::Socket), Ok)?;
-        let timed = Timed::new(Class::RealTime).guarded()?;
-        let _timed = timed.enter_for_now(Role::Receiver);
-        let watch = Watch::begin()?;
-        write_line(stream, &Answer::Ready(arrivals.described().to_owned()))?;
-        let received = send_on(&mut arrivals, (reader, stream), is_over)?;
-        let (machine, lost) = (watch.end()?, arrivals.lost()?);
-        let totals = Totals {
-            received,
-            lost,
-            most_waiting: arrivals.most_waiting(),
-            stolen_share: machine.stolen_share,
-            dropped: machine.softnet.dropped,
-            squeezed: machine.softnet.squeezed,
-        };
-        write_line(stream, &totals)?;
-        Ok(totals)
-    })();
-    let not_restored = side.give_back()?;
-    Ok((received?, not_restored))
-}
-
-/// Sends frames on as they come, until the other host has had enough of them or is gone.
-fn send_on(
-    arrivals: &mut Arrivals,
-    (reader, stream): (&mut (impl BufRead + Send), &mut TcpStream),
-    is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<u64> {
-    let has_ended = AtomicBool::new(false);
-    // (A trial may take as long as it likes.)
-    stream.set_read_timeout(None)?;
-    let (mut received, mut records) = (0, Vec::new());
-    let socket = stream.try_clone()?;
-    let sent = thread::scope(|scope| {
-        scope.spawn(|| {
-            // (A line, or the end of the connection: either is the end of the trial.)
-            let _ = read_line::<String>(reader);
-            has_ended.store(true, Ordering::Release);
-        });
-        let sent = (|| -> Result<()> {
-            loop {
-                let is_last = has_ended.load(Ordering::Acquire) || is_over();
-                records.clear();
-                let count = arrivals.drain(|arrival| put_record(&mut records, &arrival))?;
-                received += count as u64;
-                stream.write_all(&records).context("the other host takes no frames any more")?;
-                match (is_last, count) {
-                    (true, _) => break,
-                    (false, 0) => thread::sleep(REST),
-                    (false, _) => {}
-                }
+    /// Serves one connection to its end.
+    fn attend(&self, stream: TcpStream, peer: SocketAddr) {
+        match self.answer(stream, peer) {
+            Ok(None) => {}
+            Ok(Some(seen)) => {
+                self.is_done.fetch_or(self.options.once, Ordering::Relaxed);
+                (self.events)(ReceiverEvent::Received(seen));
             }
-            records.clear();
-            put_end(&mut records);
-            stream.write_all(&records).context("the other host is gone")
-        })();
-        if sent.is_err() || !has_ended.load(Ordering::Acquire) {
-            let _ = socket.shutdown(std::net::Shutdown::Read);
+            Err(why) => (self.events)(ReceiverEvent::Failed(why.context(peer.to_string()))),
         }
-        sent
-    });
-    sent.map(|()| received)
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What was received, if that was the purpose of the connection.
+    fn answer(&self, mut stream: TcpStream, peer: SocketAddr) -> Result<Option<SessionSeen>> {
+        stream.set_nonblocking(false)?;
+        keep_watch(&stream)?;
+        let (protocol, version) = (PROTOCOL.to_owned(), tool::version().to_owned());
+        write_line(&mut stream, &Greeting { protocol, version })?;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let setup = match read_line(&mut reader)? {
+            Hello::Clock => {
+                self.answer_clock_requests(&mut reader, &mut stream);
+                return Ok(None);
+            }
+            Hello::Receive(setup) => setup,
+        };
+        stream.set_read_timeout(Some(READY_WITHIN))?;
+        let mut is_receiving = false;
+        let received = self.receive(setup, (&mut reader, &mut stream), &mut is_receiving);
+        match received {
+            Ok((run, Totals { received, lost, .. })) => {
+                Ok(Some(SessionSeen { peer, run, received, lost }))
+            }
+            Err(why) => {
+                // (Among frames it would be taken for one; the end of the connection has to do.)
+                if !is_receiving {
+                    let _ = write_line(&mut stream, &Answer::Refused(format!("{why:#}")));
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// Answers requests for the time until the other host has no more.
+    fn answer_clock_requests(&self, reader: &mut impl Read, stream: &mut TcpStream) {
+        let mut request = [0; 8];
+        while !self.is_over() && reader.read_exact(&mut request).is_ok() {
+            let received = monotonic_ns().to_le_bytes();
+            let mut answer = [received, [0; 8]];
+            answer[1] = monotonic_ns().to_le_bytes();
+            if stream.write_all(answer.as_flattened()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The interface for one trial, as soon as the one before has given it back.
+    fn only(&self) -> Result<MutexGuard<'_, ()>> {
+        let began = Instant::now();
+        loop {
+            match self.interface.try_lock() {
+                Ok(only) => return Ok(only),
+                Err(TryLockError::Poisoned(only)) => return Ok(only.into_inner()),
+                Err(TryLockError::WouldBlock) => ensure!(
+                    began.elapsed() < FREE_WITHIN,
+                    "another trial is being received at this interface"
+                ),
+            }
+            thread::sleep(ACCEPT_REST);
+        }
+    }
+
+    /// Receives one trial: its run and its counts.
+    fn receive(
+        &self,
+        setup: Setup,
+        (reader, stream): (&mut (impl BufRead + Send), &mut TcpStream),
+        is_receiving: &mut bool,
+    ) -> Result<(u32, Totals)> {
+        let _only = self.only()?;
+        let interface = &self.options.interface;
+        let own = stream.local_addr()?.ip().to_canonical();
+        let addresses = Netlink::open()?.addresses(interface)?;
+        ensure!(
+            addresses.iter().all(|(address, _)| *address != own),
+            "the sender is connected by {interface}, which is under test: let it connect by another network"
+        );
+        let requested = DeviceRequest::behind(interface, setup.is_transparent);
+        let mut side = HostSide::build(&testbed_config(&requested), SERVER_SIDE)?;
+        let received = (|| {
+            write_line(stream, &Answer::InterfaceReady)?;
+            let filter: StreamFilter = read_line(reader)?;
+            side.wait_until_up()?;
+            let (mut arrivals, stamped_by) = open(&side, filter, setup.may_fall_back)?;
+            let timed = Timed::new(Class::RealTime).guarded()?;
+            let _timed = timed.enter_for_now(Role::Receiver);
+            let watch = Watch::begin()?;
+            write_line(stream, &Answer::Receiving { stamped_by })?;
+            *is_receiving = true;
+            let received = self.send_on(&mut arrivals, (reader, stream))?;
+            let (machine, lost) = (watch.end()?, arrivals.lost()?);
+            let totals = Totals {
+                received,
+                lost,
+                most_waiting: arrivals.most_waiting(),
+                stolen_share: machine.stolen_share,
+            };
+            write_line(stream, &totals)?;
+            Ok((filter.run, totals))
+        })();
+        match side.give_back() {
+            Ok(problems) => {
+                problems.into_iter().map(ReceiverEvent::NotRestored).for_each(self.events);
+            }
+            Err(why) => (self.events)(ReceiverEvent::NotRestored(format!("{why:#}"))),
+        }
+        received
+    }
+
+    /// Sends frames on as they come, until the other host has had enough of them.
+    fn send_on(
+        &self,
+        arrivals: &mut Arrivals,
+        (reader, stream): (&mut (impl BufRead + Send), &mut TcpStream),
+    ) -> Result<u64> {
+        // (A trial may take as long as it likes.)
+        stream.set_read_timeout(None)?;
+        let (has_ended, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (mut received, mut records) = (0, Vec::new());
+        thread::scope(|scope| {
+            let reading = stream.try_clone()?;
+            scope.spawn(|| {
+                let is_end = read_line::<String>(reader).is_ok_and(|word| word == "end");
+                let flag = if is_end { &has_ended } else { &is_gone };
+                flag.store(true, Ordering::Release);
+            });
+            let sent = loop {
+                let is_last = has_ended.load(Ordering::Acquire);
+                records.clear();
+                let count = arrivals.drain(|arrival| put_record(&mut records, &arrival));
+                if is_last {
+                    put_end(&mut records);
+                }
+                let written = count.and_then(|count| {
+                    stream.write_all(&records).context("the sender takes no frames any more")?;
+                    Ok(count)
+                });
+                match written {
+                    Ok(count) => {
+                        received += count as u64;
+                        if is_last {
+                            break Ok(received);
+                        }
+                        if is_gone.load(Ordering::Acquire) || self.is_over() {
+                            break Err(anyhow::anyhow!("it ended in the middle of the trial"));
+                        }
+                        if count == 0 {
+                            thread::sleep(REST);
+                        }
+                    }
+                    Err(why) => break Err(why),
+                }
+            };
+            if sent.is_err() {
+                let _ = reading.shutdown(Shutdown::Both);
+            }
+            sent
+        })
+    }
+}
+
+/// Begins to stamp frames, and says by what: programs in the driver if the sender wants and the system permits them.
+fn open(side: &HostSide, filter: StreamFilter, may_fall_back: bool) -> Result<(Arrivals, String)> {
+    let StreamFilter { run, source, ring_slots, frame_bytes_max, by_driver } = filter;
+    ensure!((1..=32).contains(&source.1), "a source network of {} bits", source.1);
+    if ring_slots > RING_SLOTS_MAX || frame_bytes_max > FRAME_BYTES_MAX {
+        bail!("a ring of {ring_slots} frames of {frame_bytes_max} bytes");
+    }
+    let (watched, room) = (Watched { run, source }, (ring_slots, frame_bytes_max));
+    let open = |stamping| {
+        side.namespace().enter(|| Arrivals::open(side.interface(), watched, room, stamping))
+    };
+    let why_not = match by_driver.then(|| open(Stamping::Driver)) {
+        Some(Ok(arrivals)) => {
+            let stamped_by = arrivals.described().to_owned();
+            return Ok((arrivals, stamped_by));
+        }
+        Some(Err(why)) if !may_fall_back => return Err(why),
+        Some(Err(why)) => format!(" (not in the driver: {why:#})"),
+        None => String::new(),
+    };
+    let arrivals = open(Stamping::Socket)?;
+    let stamped_by = format!("{}{why_not}", arrivals.described());
+    Ok((arrivals, stamped_by))
 }

@@ -381,7 +381,7 @@ mod tests {
         let output = |port: u8, waiting: u64| json!({"port": port, "name": format!("out{port}"), "backlog_bytes": waiting});
         let text = fabric(&json!({"inputs": [input], "outputs": [output(0, 0), output(1, 60)]}));
         assert!(text.contains("p1     out1    700    0.5000  0.2500  1.500"), "{text}");
-        assert!(text.ends_with("\noutput out1: 60 bytes wait\n"), "{text}");
+        assert!(text.ends_with("\noutput out1: 60 bytes waiting\n"), "{text}");
         assert_eq!(text.lines().count(), 4, "{text}");
     }
 }

@@ -126,7 +126,9 @@ fn benchmarks_look_at_their_outputs_before_they_measure() {
     }
     // The table, which would be read first, is not there.
     let fib = "route bench fib --table no-such --plot";
-    for (place, why) in [("file", "another kind"), ("page", "directory"), ("no/such", "no dir")] {
+    for (place, why) in
+        [("file", "another kind"), ("page", "directory"), ("no/such", "not a directory")]
+    {
         let stderr = refused(&at, &format!("{fib} {place}"));
         assert!(stderr.contains(why), "{stderr}");
     }

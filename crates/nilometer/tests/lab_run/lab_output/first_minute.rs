@@ -120,7 +120,7 @@ fn public_captures_are_planned_or_refused_in_one_line() {
         ("PcapPlusPlus/raw_ip.pcap", Plays(2, &[])),
         ("PcapPlusPlus/unidirectional_tcp_stream_with_missing_packet.pcap", Plays(1, &[])),
         ("nDPI/pcap/opera-vpn.pcapng", Plays(62, &[])),
-        ("ipfixprobe/inputs/wg.pcap", Refused(&["627 other UDP", "what is inside"])),
+        ("ipfixprobe/inputs/wg.pcap", Refused(&["627 other UDP", "inner packets"])),
         ("nDPI/pcap/quic.pcap", Refused(&["QUIC", "plays only TCP"])),
         ("FlowTest/pcap/ovpn.pcap", Plays(1, &[])),
     ];
@@ -308,13 +308,13 @@ fn a_duration_beyond_the_input_is_warned_of() {
     };
     let short = inputs(&[room.path("short.pcap")]);
     let line = warning(LabConfig { duration_s: Some(30.0), ..short.clone() }).expect("too long");
-    assert!(line.contains("--duration asks for 30.0 s") && line.contains("lasts 1.9 s"), "{line}");
+    assert!(line.contains("--duration requests 30.0 s") && line.contains("lasts 1.9 s"), "{line}");
     let part = Some("1+20".parse().expect("a part"));
     let line = warning(LabConfig { part, ..short.clone() }).expect("too long");
-    assert!(line.contains("--part asks for 21.0 s"), "{line}");
+    assert!(line.contains("--part requests 21.0 s"), "{line}");
     let laws = LabConfig { duration_s: Some(900.0), ..LabConfig::default() };
     let laws = LabConfig { model: harpoon(), ..laws };
-    assert!(warning(laws).expect("too long").contains("--duration asks for 900.0 s"));
+    assert!(warning(laws).expect("too long").contains("--duration requests 900.0 s"));
     for enough in [Some(1.0), Some(2.0), None] {
         assert_eq!(warning(LabConfig { duration_s: enough, ..short.clone() }), None);
     }
@@ -338,7 +338,7 @@ fn a_capture_in_the_place_of_a_configuration_is_recognised() {
         let stderr = room.refused(&words);
         let name = line.rsplit(' ').next().expect("a name");
         let kind = if name == "x.nf5" { "a file of flow exports" } else { "a capture (pcap)" };
-        assert!(stderr.contains(&format!("{name}: this is {kind}, and no ")), "{line}: {stderr}");
+        assert!(stderr.contains(&format!("{name}: this is {kind}, not ")), "{line}: {stderr}");
         assert!(
             stderr.contains(&format!("`nilometer lab run --input {name}`")),
             "{line}: {stderr}"
