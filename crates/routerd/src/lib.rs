@@ -32,3 +32,6 @@ pub mod stress;
 pub mod tally;
 pub mod testbed;
 mod worker;
+
+#[cfg(test)]
+mod machine_tests;

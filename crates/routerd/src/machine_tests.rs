@@ -1,9 +1,9 @@
 //! Labels in virtual time (MPLS): vectors byte by byte, three routers in a row, and malformed frames.
 
+use crate::config::RouterConfig;
+use crate::machine::Machine;
 use nilometer_router::discard::Discard;
 use nilometer_router::pipeline::Router;
-use nilometer_routerd::config::RouterConfig;
-use nilometer_routerd::machine::Machine;
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
 use nilometer_wire::{Span, Time, build};
 
