@@ -25,6 +25,7 @@ pub mod rib_thread;
 mod route_feed;
 pub mod router_file;
 pub mod routes;
+pub mod rsvp_host;
 pub mod running;
 pub mod shares;
 mod snmp;

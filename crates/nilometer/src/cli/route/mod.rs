@@ -13,6 +13,7 @@ mod plugins;
 mod question;
 pub mod replay;
 mod reservations;
+mod rsvp;
 pub mod run;
 mod shown;
 mod tables;
@@ -36,6 +37,8 @@ enum RouteCommand {
     Replay(replay::ReplayArgs),
     /// Inspect and change a running router.
     Ctl(ctl::CtlArgs),
+    /// Reserve bandwidth from a host: RSVP, or one packet.
+    Rsvp(rsvp::RsvpArgs),
     /// Print a ROUTER.toml with every key and its default.
     Template,
     /// Benchmark parts of the router on this machine.
@@ -51,6 +54,7 @@ pub fn run(args: RouteArgs) -> Result<Exit> {
         RouteCommand::Run(args) => run::run(args),
         RouteCommand::Replay(args) => replay::run(&args),
         RouteCommand::Ctl(args) => ctl::run(args),
+        RouteCommand::Rsvp(args) => rsvp::run(&args),
         RouteCommand::Template => {
             print!("{}", nilometer_routerd::config::TEMPLATE);
             Ok(Exit::Done)

@@ -30,12 +30,21 @@ pub fn reserve(keys: &[String], plugins: &[String]) -> Result<Question> {
 }
 
 fn plugin(text: &str) -> Result<Value> {
+    let (class, configuration) = split_plugin(text)?;
+    Ok(json!({ "class": class, "configuration": configuration }))
+}
+
+/// The class and the configuration of a plugin.
+///
+/// # Errors
+/// When there is no class.
+pub fn split_plugin(text: &str) -> Result<(&str, &str)> {
     let text = text.trim();
     let (class, configuration) = text.split_once(' ').unwrap_or((text, ""));
     if class.is_empty() {
         bail!("--plugin: give a class, a space and its configuration");
     }
-    Ok(json!({ "class": class, "configuration": configuration.trim() }))
+    Ok((class, configuration.trim()))
 }
 
 /// A change of one.

@@ -11,6 +11,7 @@ mod plugins;
 mod refusals;
 mod reservations;
 mod reservations_in_a_row;
+mod rsvp_command;
 mod signalled_plugins;
 mod site;
 mod strangers;

@@ -1,22 +1,23 @@
 //! Reservations of a live router: by API and command, by RSVP between two hosts, and what they keep under overload.
 
-use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use nilometer_linux::namespace::Namespace;
+use nilometer_reservation::Upcall;
 use nilometer_reservation::message::{FlowDescriptor, FlowSpec, Sender, Session, Style, Tspec};
-use nilometer_reservation::process::{Interface, NextHop, Routing, Settings};
-use nilometer_reservation::{Arrival, RsvpProcess, Upcall, packet};
-use nilometer_wire::{Rate, Span, Time};
+use nilometer_routerd::rsvp_host::RsvpHost;
+use nilometer_wire::Span;
 use serde_json::{Value, json};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::ctl::{done, refused};
 use super::site::{LEFT, PATIENCE, RIGHT, Stand, privileged};
+
+/// The refresh period of RFC 2205.
+pub(super) const REFRESH: Span = Span::from_secs(30);
 
 /// A rate for the output, so that there is something to share.
 fn stand(name: &str, more: &str) -> Stand {
@@ -86,7 +87,7 @@ fn reservations_are_made_listed_refused_and_end() {
 pub(super) fn under_overload(left: &Namespace, right: &Namespace) -> (u64, u64) {
     const SECONDS: u64 = 4;
     const PAYLOAD: usize = 1_000;
-    let bind = |address: std::net::Ipv4Addr, port: u16| UdpSocket::bind((address, port));
+    let bind = |address: Ipv4Addr, port: u16| UdpSocket::bind((address, port));
     let far = right.enter(|| Ok(bind(RIGHT, 5_004)?)).expect("a socket");
     far.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
     let sink = right.enter(|| Ok(bind(RIGHT, 6_000)?)).expect("a socket");
@@ -150,68 +151,9 @@ fn a_reserved_flow_keeps_its_rate_live_under_ten_times_overload() {
     stand.end();
 }
 
-/// A host with RSVP on a raw socket.
-pub(super) struct Host {
-    pub(super) process: RsvpProcess,
-    receiver: Socket,
-    sender: Socket,
-    began: Instant,
-}
-
-/// All is behind the router.
-pub(super) struct Gateway(pub(super) IpAddr);
-
-impl Routing for Gateway {
-    fn route_query(&self, _: IpAddr, to: &mut Vec<NextHop>) {
-        to.push(NextHop { port: 0, address: self.0 });
-    }
-}
-
-impl Host {
-    pub(super) fn new(own: IpAddr) -> std::io::Result<Host> {
-        Host::refreshing(own, Span::from_secs(30))
-    }
-
-    /// One with this refresh period.
-    pub(super) fn refreshing(own: IpAddr, refresh: Span) -> std::io::Result<Host> {
-        let receiver = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)))?;
-        receiver.set_read_timeout(Some(Duration::from_millis(5)))?;
-        // IPPROTO_RAW: the packet comes with its header.
-        let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)))?;
-        let interface = Interface::new([own], Rate::from_megabits(1_000));
-        let settings = Settings { refresh, ..Settings::new(vec![interface], 3) };
-        let process = RsvpProcess::new(settings);
-        Ok(Host { process, receiver, sender, began: Instant::now() })
-    }
-
-    pub(super) fn now(&self) -> Time {
-        Time::from_nanos(self.began.elapsed().as_nanos() as u64)
-    }
-
-    /// Processes received messages and sends due ones; returns the upcalls.
-    pub(super) fn turn(&mut self, gateway: &Gateway) -> Vec<Upcall> {
-        let mut buffer = [MaybeUninit::new(0); 2_048];
-        if let Ok(bytes) = self.receiver.recv(&mut buffer) {
-            // SAFETY: the kernel has written that many bytes.
-            let packet: Vec<u8> =
-                buffer[..bytes].iter().map(|byte| unsafe { byte.assume_init() }).collect();
-            let (envelope, message) = packet::read(&packet).expect("a packet of RSVP");
-            let arrival = Arrival { port: 0, source: envelope.source, ttl: envelope.ttl };
-            let now = self.now();
-            self.process.handle_message(now, &arrival, message, gateway);
-        }
-        self.process.handle_timeout(self.now());
-        self.send();
-        std::iter::from_fn(|| self.process.poll_upcall()).collect()
-    }
-
-    /// Sends what is to be sent.
-    pub(super) fn send(&mut self) {
-        while let Some(sent) = self.process.poll_transmit() {
-            let to = SockAddr::from(SocketAddr::new(sent.envelope.destination, 0));
-            self.sender.send_to(&sent.packet(), &to).expect("sent");
-        }
-    }
+/// A host with RSVP in a namespace, which refreshes in this period.
+pub(super) fn host(namespace: &Namespace, own: Ipv4Addr, refresh: Span) -> RsvpHost {
+    namespace.enter(|| RsvpHost::open(own, refresh)).expect("raw sockets")
 }
 
 #[test]
@@ -221,30 +163,24 @@ fn two_hosts_reserve_by_rsvp_through_a_live_router() {
     }
     // State without refreshes would live for minutes: reservations that end here end by a message.
     let stand = stand("rsvp", "[reservations]\nrsvp = true\nrefresh = \"30 s\"\n");
-    let gateways = [[198, 18, 0, 1], [198, 19, 0, 1]].map(|at| Gateway(IpAddr::from(at)));
-    let host = |namespace: &Namespace, own: std::net::Ipv4Addr| {
-        namespace.enter(|| Ok(Host::new(own.into())?)).expect("raw sockets")
-    };
-    let mut left = host(&stand.site.left, LEFT);
-    let mut right = host(&stand.site.right, RIGHT);
+    let mut left = host(&stand.site.left, LEFT, REFRESH);
+    let mut right = host(&stand.site.right, RIGHT, REFRESH);
     let session = Session { destination: RIGHT.into(), protocol: 17, port: 5_004 };
     let sender = Sender { source: LEFT.into(), port: 4_000 };
     let tspec = Tspec::new(125_000.0, 3_000.0);
-    let now = left.now();
-    left.process.announce(now, session, (sender, tspec), None, &gateways[0]).expect("a way");
+    left.announce(session, (sender, tspec), None).expect("a way");
     let began = Instant::now();
     let (mut has_path, mut is_reserved) = (false, false);
     while !is_reserved {
         assert!(began.elapsed() < PATIENCE, "path {has_path}: {}", stand.get("/v1/reservations"));
-        is_reserved |= left.turn(&gateways[0]).iter().any(|up| matches!(up, Upcall::Resv { .. }));
-        let came = right.turn(&gateways[1]);
+        is_reserved |=
+            left.turn().expect("it is up").iter().any(|up| matches!(up, Upcall::Resv { .. }));
+        let came = right.turn().expect("it is up");
         if !has_path && came.iter().any(|up| matches!(up, Upcall::Path { .. })) {
             has_path = true;
             let flowspec = FlowSpec::controlled_load(tspec);
             let flows = vec![FlowDescriptor { flowspec, senders: vec![sender] }];
-            let now = right.now();
-            let style = Style::FixedFilter;
-            right.process.reserve(now, session, style, flows, true).expect("a path is there");
+            right.reserve(session, Style::FixedFilter, flows).expect("a path is there");
         }
     }
     let one = &listed(&stand)[0];
@@ -252,11 +188,10 @@ fn two_hosts_reserve_by_rsvp_through_a_live_router() {
     assert_eq!(one["flows"][0]["source_port"], 4_000);
     assert!(one["rate_bps"].as_u64() >= Some(1_000_000), "with what the link adds: {one}");
     // The sender withdraws, and path and reservation go with its PathTear.
-    let now = left.now();
-    assert!(left.process.withdraw(now, session, sender));
+    left.withdraw(session, sender).expect("sent");
     while !listed(&stand).is_empty() {
         assert!(began.elapsed() < PATIENCE, "{}", stand.get("/v1/reservations"));
-        left.turn(&gateways[0]);
+        left.turn().expect("it is up");
     }
     stand.end();
 }

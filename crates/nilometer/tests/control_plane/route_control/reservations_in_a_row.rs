@@ -17,10 +17,11 @@ use nilometer_reservation::message::{FlowDescriptor, FlowSpec, Sender, Session, 
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::Control;
 use nilometer_routerd::control::client::Address;
+use nilometer_routerd::rsvp_host::RsvpHost;
 use nilometer_routerd::running::Running;
 use serde_json::{Value, json};
 
-use super::reservations::{Gateway, Host, under_overload};
+use super::reservations::{REFRESH, host, under_overload};
 use super::site::{LEFT, PATIENCE, RIGHT, ask, privileged};
 use crate::common::Room;
 
@@ -137,28 +138,24 @@ impl Row {
     }
 }
 
-/// Both hosts, and the gateways they use.
+/// Both hosts.
 struct Hosts {
-    left: Host,
-    right: Host,
-    gateways: [Gateway; 2],
+    left: RsvpHost,
+    right: RsvpHost,
 }
 
 impl Hosts {
     fn new(row: &Row) -> Hosts {
-        let host = |namespace: &Namespace, own: Ipv4Addr| {
-            namespace.enter(|| Ok(Host::new(own.into())?)).expect("raw sockets")
-        };
-        let gateways = [[198, 18, 0, 1], [198, 19, 0, 1]].map(|at| Gateway(at.into()));
-        Hosts { left: host(&row.left, LEFT), right: host(&row.right, RIGHT), gateways }
+        let [left, right] = [(&row.left, LEFT), (&row.right, RIGHT)];
+        Hosts { left: host(left.0, left.1, REFRESH), right: host(right.0, right.1, REFRESH) }
     }
 
     /// Turns until an upcall of the left or the right host is the expected one.
     fn until(&mut self, what: &str, is_it: impl Fn(&Upcall) -> bool) {
         let began = Instant::now();
         loop {
-            let mut upcalls = self.left.turn(&self.gateways[0]);
-            upcalls.extend(self.right.turn(&self.gateways[1]));
+            let mut upcalls = self.left.turn().expect("it is up");
+            upcalls.extend(self.right.turn().expect("it is up"));
             if upcalls.iter().any(&is_it) {
                 return;
             }
@@ -171,8 +168,8 @@ impl Hosts {
         let began = Instant::now();
         while !holds() {
             assert!(began.elapsed() < PATIENCE, "{what}");
-            self.left.turn(&self.gateways[0]);
-            self.right.turn(&self.gateways[1]);
+            self.left.turn().expect("it is up");
+            self.right.turn().expect("it is up");
         }
     }
 }
@@ -187,16 +184,12 @@ fn two_hosts_reserve_by_rsvp_through_two_live_routers() {
     let session = Session { destination: RIGHT.into(), protocol: 17, port: 5_004 };
     let sender = Sender { source: LEFT.into(), port: 4_000 };
     let tspec = |bytes: f32| Tspec::new(bytes, 3_000.0);
-    let now = hosts.left.now();
-    let wanted = (sender, tspec(750_000.0));
-    hosts.left.process.announce(now, session, wanted, None, &hosts.gateways[0]).expect("a way");
+    hosts.left.announce(session, (sender, tspec(750_000.0)), None).expect("a way");
     hosts.until("the path", |upcall| matches!(upcall, Upcall::Path { .. }));
     let reserve = |hosts: &mut Hosts, bytes: f32| {
         let flowspec = FlowSpec::controlled_load(tspec(bytes));
         let flows = vec![FlowDescriptor { flowspec, senders: vec![sender] }];
-        let now = hosts.right.now();
-        let process = &mut hosts.right.process;
-        process.reserve(now, session, Style::FixedFilter, flows, false).expect("a path is there");
+        hosts.right.reserve(session, Style::FixedFilter, flows).expect("a path is there");
     };
     // 1 Mb/s, with what links add, fits both.
     reserve(&mut hosts, 125_000.0);
@@ -213,9 +206,8 @@ fn two_hosts_reserve_by_rsvp_through_two_live_routers() {
     assert_eq!(first, rates[0], "what there was is kept where the larger one was refused");
     assert!(second[0] >= 6_000_000, "{second:?}");
     // The sender withdraws, and both routers forget: minutes before their state would end.
-    let now = hosts.left.now();
     let began = Instant::now();
-    assert!(hosts.left.process.withdraw(now, session, sender));
+    hosts.left.withdraw(session, sender).expect("sent");
     hosts.until_true("a reservation lives on", || row.rates().iter().all(Vec::is_empty));
     assert!(began.elapsed() < Duration::from_secs(20));
     row.end();

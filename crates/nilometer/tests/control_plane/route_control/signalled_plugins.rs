@@ -9,12 +9,13 @@ use nilometer_reservation::Upcall;
 use nilometer_reservation::message::{FlowPlugins, FlowSpec, NamedPlugin, Sender, Session, Tspec};
 use nilometer_reservation::process::SetupRequest;
 use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::rsvp_host::RsvpHost;
 use nilometer_wire::Span;
 use serde_json::{Value, json};
 
 use super::code_server::{BOUND, Flows, Publisher};
 use super::ctl::{done, refused};
-use super::reservations::{Gateway, Host};
+use super::reservations::{REFRESH, host};
 use super::site::{LEFT, PATIENCE, RIGHT, ROUTER, Site, Stand, privileged};
 use crate::common::Room;
 
@@ -29,8 +30,7 @@ struct Signalled {
     publisher: Publisher,
     stand: Stand,
     flows: Flows,
-    host: Host,
-    gateway: Gateway,
+    host: RsvpHost,
     session: Session,
     sender: Sender,
 }
@@ -48,14 +48,13 @@ impl Signalled {
         Store::new(&room.path("store")).trust_key(&publisher.key.public()).expect("written");
         let stand = Stand::build(Site::new().expect("hosts"), room, config).expect("a router");
         let flows = Flows::start(&stand.site);
-        let host = stand.site.left.enter(|| Ok(Host::refreshing(LEFT.into(), refresh)?));
+        let host = host(&stand.site.left, LEFT, refresh);
         let port = flows.ports[BOUND];
         Signalled {
             publisher,
             stand,
             flows,
-            host: host.expect("raw sockets"),
-            gateway: Gateway([198, 18, 0, 1].into()),
+            host,
             session: Session { destination: RIGHT.into(), protocol: 17, port },
             sender: Sender { source: LEFT.into(), port: 0 },
         }
@@ -71,16 +70,13 @@ impl Signalled {
             route: None,
             plugins: Some(FlowPlugins::new(vec![named]).expect("it fits")),
         };
-        let now = self.host.now();
-        self.host.process.set_up(now, request, &self.gateway).expect("a way");
         let began = Instant::now();
-        self.host.send();
+        self.host.set_up(request).expect("a way");
         began
     }
 
     fn release(&mut self) {
-        assert!(self.host.process.take_back(self.session, self.sender));
-        self.host.send();
+        self.host.take_back(self.session, self.sender).expect("sent");
     }
 
     fn reservations(&self) -> Vec<Value> {
@@ -154,14 +150,15 @@ fn a_signalling_packet_binds_plugins_to_its_flow_and_soon() {
 }
 
 /// What the far host receives of a setup: routers that reserved, and whether all did all.
-fn received_setups(far: &mut Host, times: usize) -> Vec<(u32, bool)> {
-    let gateway = Gateway([198, 19, 0, 1].into());
+fn received_setups(far: &mut RsvpHost, times: usize) -> Vec<(u32, bool)> {
     let (began, mut received_setups) = (Instant::now(), Vec::new());
     while received_setups.len() < times {
         assert!(began.elapsed() < PATIENCE, "{received_setups:?}");
-        received_setups.extend(far.turn(&gateway).into_iter().filter_map(|upcall| match upcall {
-            Upcall::FlowSetup { hops, is_broken, .. } => Some((hops, is_broken)),
-            _ => None,
+        received_setups.extend(far.turn().expect("it is up").into_iter().filter_map(|upcall| {
+            match upcall {
+                Upcall::FlowSetup { hops, is_broken, .. } => Some((hops, is_broken)),
+                _ => None,
+            }
         }));
     }
     received_setups
@@ -189,8 +186,7 @@ fn refused_plugins_are_reported_and_those_of_a_dead_host_end() {
         return;
     }
     let mut site = Signalled::new("signalled-refused", Span::from_secs(1));
-    let far = site.stand.site.right.enter(|| Ok(Host::new(RIGHT.into())?));
-    let mut far = far.expect("raw sockets");
+    let mut far = host(&site.stand.site.right, RIGHT, REFRESH);
     // A class that flows may not name is refused at once.
     site.set_up("counter");
     assert_eq!(received_setups(&mut far, 1), [(1, true)]);
@@ -217,7 +213,7 @@ fn refused_plugins_are_reported_and_those_of_a_dead_host_end() {
     let began = site.set_up("mark@0.0.3");
     site.flows.first_with(3);
     while began.elapsed() < Duration::from_secs(7) {
-        site.host.turn(&site.gateway);
+        site.host.turn().expect("it is up");
     }
     assert_eq!(site.reservations()[0]["plugins"][0]["class"], "mark@0.0.3");
     site.flows.first_with(0);
