@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,17 +87,14 @@ fn planned(index: u64, start_us: u64) -> PlannedConnection {
     }
 }
 
-/// A port that is free, like the two after it.
+/// A port that is free, like the two after it: another one each time, and below those that the kernel gives to
+/// connections, so that no test beside this one takes it meanwhile.
 fn free_ports() -> u16 {
-    let any = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
-    for _ in 0..100 {
-        let port = any(0).unwrap().local_addr().unwrap().port();
-        let behind = (port + 1..=port.saturating_add(2)).map(any).filter(Result::is_ok).count();
-        if behind == 2 {
-            return port;
-        }
-    }
-    panic!("no three free ports in a row");
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+    let number = || std::process::id().wrapping_add(NEXT.fetch_add(1, Relaxed));
+    let mut ports = (0..1_000).map(|_| 10_000 + 3 * (number() % 6_000) as u16);
+    ports.find(|port| (*port..port + 3).all(is_free)).expect("three free ports in a row")
 }
 
 /// The outcome of a run: the clients' executions, the server's account, and the greatest lateness of each.

@@ -251,7 +251,7 @@ mod tests {
         plan.connections.push(bulk);
         let warned = texts(&plan, &head, &executions(&head, |_| 1_000));
         assert!(tried < 1e8 && warned.len() == 1);
-        assert!(warned[0].contains("asks for up to 257"), "{warned:?}");
+        assert!(warned[0].contains("offers up to 257"), "{warned:?}");
         plan.connections.pop();
 
         let act = Act::Send { bytes: 100_000, segments: 70, took_ns: 80_000_000 };

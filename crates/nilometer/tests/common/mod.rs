@@ -311,10 +311,16 @@ pub fn at_once<T: Copy + Send>(all: &[T], what: impl Fn(T) + Sync) {
     });
 }
 
-/// A port of loopback that was free a moment ago.
+/// A free port of loopback: another one each time, and below those that the kernel gives to connections, so that no test
+/// beside this one takes it meanwhile.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let port = || {
+        let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        10_000 + (number % 20_000) as u16
+    };
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(port).take(1_000).find(is_free).expect("a free port")
 }
 
 /// The header of a pcap file, little-endian, microseconds.

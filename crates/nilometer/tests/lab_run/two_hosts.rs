@@ -1,6 +1,6 @@
 //! A stream between two hosts: the sender in one namespace, the receiver in another, the device between them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -46,19 +46,19 @@ impl Hosts {
     }
 
     /// A receiver, which is ready.
-    fn receiver(&self, more: &[&str]) -> Child {
+    fn receiver(&self, more: &[&str]) -> Program {
         self.receiver_by(&[], more)
     }
 
     /// The same, started by a command.
-    fn receiver_by(&self, by: &[&str], more: &[&str]) -> Child {
+    fn receiver_by(&self, by: &[&str], more: &[&str]) -> Program {
         let words = ["stream", "receive", "--interface", "tgs", "--listen", RECEIVER, "--json"];
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.far]).args(by).arg(BINARY).args(words).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut receiver = command.spawn().expect("it starts");
+        let mut receiver = Program(command.spawn().expect("it starts"));
         let mut line = String::new();
-        let said = receiver.stderr.as_mut().expect("its messages");
+        let said = receiver.0.stderr.as_mut().expect("its messages");
         BufReader::new(said).read_line(&mut line).expect("a line");
         assert!(line.contains("receiving from tgs"), "{line}");
         receiver
@@ -79,6 +79,34 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.far]).status();
+    }
+}
+
+/// A program that ends with the test, however that ends.
+struct Program(Child);
+
+impl Program {
+    /// Waits for its end.
+    fn output(mut self) -> Output {
+        let take = |child: &mut Child| (child.stdout.take(), child.stderr.take());
+        let (stdout, stderr) = take(&mut self.0);
+        let (mut said, mut errors) = (Vec::new(), Vec::new());
+        stdout.map(|mut from| from.read_to_end(&mut said));
+        stderr.map(|mut from| from.read_to_end(&mut errors));
+        let status = self.0.wait().expect("it ends");
+        Output { status, stdout: said, stderr: errors }
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("ours");
+        self.0.wait().expect("ours");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -119,7 +147,7 @@ fn every_frame_between_two_hosts_is_accounted_for() {
         assert!(delay < 5_000_000 + uncertainty, "{}", result["delay_ns"]);
         assert_eq!(result["receiver"], RECEIVER);
         assert_eq!(result["stamps"]["pair"][1], "first instruction of native XDP");
-        let told = receiver.wait_with_output().expect("it ends after one trial");
+        let told = receiver.output();
         let told: Value = serde_json::from_slice(&told.stdout).expect("a line of JSON");
         assert_eq!((&told["received"], &told["lost"]), (&10_000.into(), &0.into()));
         assert_eq!(hosts.far_interface(), before, "the interface is back");
@@ -130,14 +158,14 @@ fn every_frame_between_two_hosts_is_accounted_for() {
 fn a_sender_or_a_receiver_that_is_killed_leaves_the_other_well() {
     let Some(hosts) = Hosts::new("two hosts of which one is killed", false) else { return };
     let before = hosts.far_interface();
-    let mut receiver = hosts.receiver(&[]);
+    let receiver = hosts.receiver(&[]);
     let words = ["stream", "run", "--client-interface", "tgc", "--receiver", RECEIVER, "--seconds"];
     let start = || {
         let mut command = hosts.bench.nilometer(&[&words[..], &["30", "--json"]].concat());
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+        Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts"))
     };
     let is_lent = || !hosts.far_interface().contains("tgs");
-    let mut sender = start();
+    let sender = start();
     assert!(until(&is_lent), "the receiver takes its interface");
     // Another sender, by an interface of its own.
     hosts.bench.in_host(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]);
@@ -145,17 +173,15 @@ fn a_sender_or_a_receiver_that_is_killed_leaves_the_other_well() {
     let busy = hosts.bench.nilometer(&words).output().expect("it runs");
     let said = text(&busy.stderr);
     assert!(busy.status.code() == Some(2) && said.contains("another trial is being"), "{said}");
-    sender.kill().expect("a sender");
-    sender.wait().expect("a sender");
+    sender.kill();
     assert!(until(&|| !is_lent()), "the receiver gives its interface back");
     assert_eq!(hosts.far_interface(), before);
     assert!(until(&|| hosts.stream(&["--seconds", "1"]).status.success()), "and takes the next");
 
     let sender = start();
     assert!(until(&is_lent), "the receiver takes its interface");
-    receiver.kill().expect("a receiver");
-    receiver.wait().expect("a receiver");
-    let output = sender.wait_with_output().expect("a sender");
+    receiver.kill();
+    let output = sender.output();
     let said = text(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("the receiver"), "{said}");
     assert!(!said.trim_end().contains('\n'), "one line: {said}");
@@ -192,18 +218,19 @@ fn a_receiver_with_another_clock_measures_the_same_delays() {
     let [p5, p50] = ["p5", "p50"].map(|key| result["delay_ns"][key].as_u64().expect("a delay"));
     assert!(p5 < p50 + 1 && p50 < 2_000_000 + uncertainty, "{}", result["delay_ns"]);
     assert_eq!(result["packets"]["lost"], 0, "{}", result["packets"]);
-    receiver.wait_with_output().expect("it ends after one trial");
+    receiver.output();
 }
 
 /// The receiver is stopped while the last frames arrive: they were received in time, and are not the device's loss.
 #[test]
 fn frames_that_the_receiver_still_has_are_not_lost() {
     let Some(hosts) = Hosts::new("a receiver that is late", false) else { return };
-    let mut receiver = hosts.receiver(&[]);
+    let receiver = hosts.receiver(&[]);
     let words = ["stream", "run", "--client-interface", "tgc", "--receiver", RECEIVER, "--json"];
     let mut command = hosts.bench.nilometer(&words);
     command.args(["--pps", "2000", "--seconds", "2", "--wait", "0.5"]);
-    let sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let sender = Program(command.spawn().expect("it starts"));
     let far_is_lent = || !hosts.far_interface().contains("tgs");
     assert!(until(&far_is_lent), "the receiver takes its interface");
     std::thread::sleep(Duration::from_millis(1_500));
@@ -214,17 +241,16 @@ fn frames_that_the_receiver_still_has_are_not_lost() {
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_millis(2_500));
     signal(libc::SIGCONT);
-    let result = result(&sender.wait_with_output().expect("a sender"));
+    let result = result(&sender.output());
     assert_eq!(result["valid"], false, "{result}");
     let why = result["why"].to_string();
     assert!(why.contains("late arrivals") || why.contains("receiver loss"), "{why}");
-    receiver.kill().expect("a receiver");
-    receiver.wait().expect("a receiver");
+    receiver.kill();
 }
 
 /// `ip netns exec` becomes the program.
-fn receiver_process(receiver: &Child) -> i32 {
-    receiver.id() as i32
+fn receiver_process(receiver: &Program) -> i32 {
+    receiver.0.id() as i32
 }
 
 #[test]
@@ -245,11 +271,10 @@ fn what_is_no_receiver_is_refused() {
             c = s.accept()[0]; c.sendall(sys.argv[1].encode()); c.recv(1)",
             greeting,
         ];
-        let Ok(mut other) = Command::new("ip").args(words).stdout(Stdio::piped()).spawn() else {
-            return;
-        };
+        let other = Command::new("ip").args(words).stdout(Stdio::piped()).spawn();
+        let mut other = Program(other.expect("ip runs"));
         let mut line = String::new();
-        let _ = BufReader::new(other.stdout.as_mut().expect("its output")).read_line(&mut line);
+        let _ = BufReader::new(other.0.stdout.as_mut().expect("its output")).read_line(&mut line);
         if line.trim() != "ready" {
             println!("skipped: another program in the receiver's place: needs python3");
             return;
@@ -263,8 +288,6 @@ fn what_is_no_receiver_is_refused() {
         };
         assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
         assert!(!said.trim_end().contains('\n'), "one line: {said}");
-        let _ = other.kill();
-        let _ = other.wait();
     }
     for (words, why) in [
         (&["--both"][..], "a receiver on another host does not send"),
