@@ -10,9 +10,7 @@ use anyhow::{Context, Result};
 use nilometer_reservation::message::{
     ExplicitRoute, FlowDescriptor, Sender, Session, Style, Tspec,
 };
-use nilometer_reservation::process::{
-    HostError, Interface, NextHop, Routing, Settings, SetupRequest,
-};
+use nilometer_reservation::process::{Interface, NextHop, Routing, Settings, SetupRequest};
 use nilometer_reservation::{Arrival, RsvpProcess, Upcall, packet};
 use nilometer_wire::{Rate, Span, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -24,8 +22,8 @@ const WITH_HEADER: i32 = 255;
 const WAIT: Duration = Duration::from_millis(5);
 /// The longest message that is read.
 const PACKET_BYTES: usize = 65_536;
-/// The capacity of the host's link, Mb/s: more than anyone reserves.
-const LINK: u64 = 1_000_000;
+/// The capacity of the host's link, Mb/s: beyond any reservation, so that only routers refuse.
+const LINK_MBPS: u64 = 1_000_000;
 
 /// A host's RSVP, over raw sockets.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ impl RsvpHost {
         let open = |protocol| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(protocol)));
         let (receiver, sender) = (open(RSVP).context(step)?, open(WITH_HEADER).context(step)?);
         receiver.set_read_timeout(Some(WAIT))?;
-        let interface = Interface::new([IpAddr::V4(own)], Rate::from_megabits(LINK));
+        let interface = Interface::new([IpAddr::V4(own)], Rate::from_megabits(LINK_MBPS));
         let settings =
             Settings { refresh, ..Settings::new(vec![interface], u64::from(std::process::id())) };
         let process = RsvpProcess::new(settings);
@@ -138,8 +136,7 @@ impl RsvpHost {
     /// # Errors
     /// As [`RsvpProcess::set_up`]; when the message cannot be sent.
     pub fn set_up(&mut self, request: SetupRequest) -> Result<()> {
-        let set_up: Result<(), HostError> = self.process.set_up(self.now(), request, &OnLink);
-        set_up?;
+        self.process.set_up(self.now(), request, &OnLink)?;
         self.send()
     }
 

@@ -191,6 +191,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// A program that a test started by itself.
+    pub fn of(child: Child, words: &str) -> Running {
+        Running { child: Some(child), words: words.to_owned() }
+    }
+
     fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("it runs")
     }

@@ -240,7 +240,7 @@ fn guardians(bench: &Bench) -> Vec<i32> {
     pids.filter(is_guardian).collect()
 }
 
-fn patience(what: &str, mut condition: impl FnMut() -> bool) {
+pub(super) fn patience(what: &str, mut condition: impl FnMut() -> bool) {
     let is_so = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         condition()

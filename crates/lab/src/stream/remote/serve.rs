@@ -1,14 +1,15 @@
 //! The receiver: takes the frames of another host's streams off an interface of this one, and sends them on with their
 //! stamps.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nilometer_files::tool;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::scheduling::{Class, Role, Timed};
@@ -60,7 +61,7 @@ pub struct SessionSeen {
     pub lost: u64,
 }
 
-/// What is told of while it receives.
+/// What the receiver reports.
 #[derive(Debug)]
 pub enum ReceiverEvent {
     /// Connections are taken at this address.
@@ -80,9 +81,8 @@ struct Receiver<'a> {
     stop: &'a AtomicBool,
     is_done: AtomicBool,
     interface: Mutex<()>,
-    connections: AtomicUsize,
-    /// All that are open, to be shut down at the end.
-    open: Mutex<Vec<TcpStream>>,
+    /// The open connections by number, to be shut down at the end.
+    open: Mutex<HashMap<u64, TcpStream>>,
 }
 
 /// Receives until `stop`, or for one trial.
@@ -104,31 +104,27 @@ pub fn serve(
         stop,
         is_done: AtomicBool::new(false),
         interface: Mutex::new(()),
-        connections: AtomicUsize::new(0),
-        open: Mutex::new(Vec::new()),
+        open: Mutex::new(HashMap::new()),
     };
+    let mut number = 0;
     thread::scope(|scope| {
         while !receiver.is_over() {
             let Ok((stream, peer)) = listener.accept() else {
                 thread::sleep(ACCEPT_REST);
                 continue;
             };
-            let kept = stream.try_clone();
-            if receiver.connections.load(Ordering::Relaxed) < CONNECTIONS_MAX
-                && let Ok(kept) = kept
+            let mut open = locked(&receiver.open);
+            if open.len() < CONNECTIONS_MAX
+                && let Ok(kept) = stream.try_clone()
             {
-                let number = receiver.connections.fetch_add(1, Ordering::Relaxed);
-                let mut open = locked(&receiver.open);
-                if number == 0 {
-                    open.clear();
-                }
-                open.push(kept);
+                number += 1;
+                open.insert(number, kept);
                 let receiver = &receiver;
-                scope.spawn(move || receiver.attend(stream, peer));
+                scope.spawn(move || receiver.attend(number, stream, peer));
             }
         }
-        // (Whoever is waited for: the end of the connection is an end for every phase.)
-        for stream in locked(&receiver.open).iter() {
+        // (Every phase of a connection ends when there is no more to read.)
+        for stream in locked(&receiver.open).values() {
             let _ = stream.shutdown(Shutdown::Read);
         }
     });
@@ -145,7 +141,7 @@ impl Receiver<'_> {
     }
 
     /// Serves one connection to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr) {
+    fn attend(&self, number: u64, stream: TcpStream, peer: SocketAddr) {
         match self.answer(stream, peer) {
             Ok(None) => {}
             Ok(Some(seen)) => {
@@ -154,7 +150,7 @@ impl Receiver<'_> {
             }
             Err(why) => (self.events)(ReceiverEvent::Failed(why.context(peer.to_string()))),
         }
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+        locked(&self.open).remove(&number);
     }
 
     /// What was received, if that was the purpose of the connection.
@@ -299,7 +295,7 @@ impl Receiver<'_> {
                             break Ok(received);
                         }
                         if is_gone.load(Ordering::Acquire) || self.is_over() {
-                            break Err(anyhow::anyhow!("it ended in the middle of the trial"));
+                            break Err(anyhow!("it ended in the middle of the trial"));
                         }
                         if count == 0 {
                             thread::sleep(REST);

@@ -46,9 +46,9 @@ pub struct RemoteEnd {
 #[derive(Debug, Default)]
 struct Clock {
     offset: Mutex<ClockOffset>,
-    /// Nobody needs it any more.
+    /// The trial is over.
     is_over: AtomicBool,
-    /// The other host does not answer any more.
+    /// The other host has stopped answering.
     is_gone: AtomicBool,
 }
 

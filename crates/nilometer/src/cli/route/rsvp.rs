@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use nilometer_files::say;
 use nilometer_lab::trial::signals;
-use nilometer_linux::privilege;
 use nilometer_reservation::Upcall;
 use nilometer_reservation::message::{
     ExplicitRoute, FlowDescriptor, FlowPlugins, FlowSpec, NamedPlugin, RouteNode, Sender, Session,
@@ -171,7 +170,6 @@ fn receive(args: &ReceiveArgs) -> Result<Exit> {
 
 fn open(own: std::net::Ipv4Addr, common: &Common) -> Result<RsvpHost> {
     ensure!(common.refresh > Span::ZERO, "--refresh: state that is repeated without a pause");
-    privilege::acquire_root("route rsvp")?;
     RsvpHost::open(own, common.refresh)
 }
 

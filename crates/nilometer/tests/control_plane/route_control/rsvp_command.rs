@@ -1,7 +1,7 @@
 //! `route rsvp`: two hosts that reserve by the command, through a live router.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use nilometer_linux::namespace::Namespace;
 use serde_json::{Value, json};
 
 use super::site::{LEFT, PATIENCE, RIGHT, Stand, privileged};
-use crate::common::{BINARY, text};
+use crate::common::{BINARY, Running, text};
 
 /// A host's command, and what it prints.
 struct Rsvp {
-    child: Child,
+    program: Running,
     lines: Receiver<String>,
 }
 
@@ -28,7 +28,7 @@ impl Rsvp {
         std::thread::spawn(move || {
             output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok());
         });
-        Rsvp { child, lines }
+        Rsvp { program: Running::of(child, "route rsvp"), lines }
     }
 
     /// The next event of a name.
@@ -43,16 +43,8 @@ impl Rsvp {
     }
 
     fn end(mut self) {
-        // SAFETY: kill takes integers; the process is a child of ours that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) }, 0);
-        assert!(self.child.wait().expect("it ends").success());
-    }
-}
-
-impl Drop for Rsvp {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.signal(libc::SIGINT);
+        assert!(self.program.end().status.success());
     }
 }
 
