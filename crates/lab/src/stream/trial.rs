@@ -301,7 +301,10 @@ fn account<'a>(
         EndPort::Here(port) => ArrivalSource::Here(
             port.namespace.enter(|| Arrivals::open(&port.interface, watched, room, stamping))?,
         ),
-        EndPort::Elsewhere(end) => ArrivalSource::Elsewhere(end.arrivals(watched, room, stamping)?),
+        EndPort::Elsewhere(end) => {
+            let arrivals = end.arrivals(watched, room, stamping).context("the receiver")?;
+            ArrivalSource::Elsewhere(arrivals)
+        }
     };
     let returned = returned(trial, way, watched)?;
     let wait = trial.stay + trial.wait;
