@@ -74,16 +74,19 @@ fn hosts_reserve_by_the_command_and_release_when_it_ends() {
     };
     let receiver = Rsvp::start(&stand.site.right, &["receive", "--at", &to]);
     // (It may take a moment to open its sockets; announcements are repeated.)
-    let sender = send(&["--rate", "1 Mb/s", "--refresh", "300 ms"]);
+    let sender = send(&["--rate", "1 Mb/s", "--refresh", "3 s"]);
     let flow = format!("{from} > {to}");
     assert_eq!(receiver.event("path")["flow"], flow);
     assert_eq!(sender.event("reserved")["rates"], json!(["1 Mb/s"]));
     receiver.event("confirmed");
     let one = &reservations(&stand)[0];
     assert_eq!((&one["kind"], &one["flows"][0]["source_port"]), (&json!("rsvp"), &json!(4_000)));
+    // Its state would live for a quarter of a minute.
+    let began = Instant::now();
     sender.end();
     assert_eq!(receiver.event("path_gone")["flow"], flow);
     wait_until_none(&stand);
+    assert!(began.elapsed() < Duration::from_secs(6), "released, not expired");
 
     let sender = send(&["--rate", "2 Mb/s", "--one-packet"]);
     let set_up = receiver.event("flow_setup");
